@@ -1,4 +1,4 @@
-"""The paper on minority collapse; the angle between minority classifiers is a metric here."""
+"""The paper on minority collapse in imbalanced training."""
 
 from nclab.claims.paper import Paper
 

@@ -1,10 +1,11 @@
-"""Networks on imbalanced classes: minority collapse, SELI, and the target of their weight decay.
+"""Imbalanced classes: minority collapse, SELI, and the optimum of the networks' weight decay.
 
 Claim: classifiers of minority classes turn into one direction as the imbalance grows.
 Source: fang2021, Sec. Abstract
 
-FashionMNIST with five large and five small classes. The networks are not the paper's, so that its
-sentences about its own stay open with what is found here.
+The networks learn FashionMNIST with five large and five small classes. They are not the paper's
+networks, so the paper's claims about its own networks stay open, with our results as evidence. The
+last claim is about the layer-peeled model itself.
 """
 
 import math
@@ -15,14 +16,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize
 from torch import Tensor
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
-from nclab.claims.tables import Row, Table, mean_and_deviation
+from nclab.claims.statements import holds_if
+from nclab.claims.tables import Column, Row, Table, summarise
+from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Panel, Picture, Series
+from nclab.figures.picture import Panel, Picture, Series, Style
+from nclab.text import number
 from nclab.theory.targets.dispatch import target
 from nclab.theory.targets.distance import gram_distance
 from nclab.theory.targets.limits import limit_grams
@@ -44,9 +51,28 @@ from nclab_papers.shared.rows import (
 )
 from nclab_papers.shared.study import numbers_of, trained
 
+Array = NDArray[np.float64]
+
 CLASSES = 10
 LARGE = 10
-"""Imbalances from this on are compared with targets."""
+"""Smallest imbalance at which networks are compared with targets."""
+COLUMNS = {
+    "minority": "cos minority",
+    "target_minority": "its target",
+    "from_etf": "to ETF",
+    "from_seli": "to SELI",
+    "from_target": "to target",
+}
+"""Headings of the table by measured quantity."""
+MODELS = {
+    "quick": ((5, 5, 1.0), (3, 2, 1.5)),
+    "paper": ((5, 5, 1.0), (5, 5, 2.0), (7, 3, 2.0), (3, 7, 2.0), (3, 2, 1.5)),
+}
+"""Layer-peeled models: majority classes, minority classes, and the root of the bounds' product."""
+NEAR = 0.05
+"""Relative distance from the critical imbalance at which descent must merge the classes or not."""
+DIFFERENT, EQUAL = 1 - 1e-3, 1 - 1e-6
+"""Largest cosine of different minority classifiers, and smallest cosine of equal ones."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +85,7 @@ class Config:
     rate: float = 0.03
 
     def counts(self, imbalance: int) -> tuple[int, int]:
-        """Samples of a large and of a small class, so that all together are `samples`.
+        """Return the samples of a large and of a small class; all classes have `samples` together.
 
         >>> [Config().counts(ratio) for ratio in (1, 3, 10, 30, 100)]
         [(200, 200), (300, 100), (364, 36), (387, 13), (396, 4)]
@@ -77,12 +103,12 @@ PRESETS = {
     ),
     "paper": Config(),
 }
-"""paper: 200 networks with 8 seeds; quick: samples divided by four, epochs by two, three
-imbalances and one weight decay, for the cost."""
+"""Configurations. "paper" trains 200 networks with 8 seeds. "quick" has a quarter of the samples,
+half of the epochs, three imbalances and one weight decay."""
 
 
 def fleet(config: Config, imbalance: int, seed: int) -> SweepConfig:
-    """All weight decays of one imbalance and seed."""
+    """Return the networks of one imbalance and seed, one for each weight decay."""
     large, small = config.counts(imbalance)
     return config.networks.of(
         fashion(large * CLASSES, classes=CLASSES, seed=seed),
@@ -93,147 +119,128 @@ def fleet(config: Config, imbalance: int, seed: int) -> SweepConfig:
     )
 
 
-def measure(ended: TrainedNetwork) -> dict[str, Any]:
-    """Cosines of minority classifiers, and distances of the classifier's Gram matrix.
+def measure(trained_network: TrainedNetwork) -> dict[str, Any]:
+    """Measure minority cosines, and distances of the classifier's Gram matrix from geometries.
 
-    The target is that of the counts, the weight decay and the ratio of the norms of classifier and
-    features, from which the weight decay of the features follows.
+    The target is the optimum for the class counts, the weight decay, and the measured ratio of the
+    norms of classifier and features. That ratio determines the weight decay of the features.
     """
-    last = LastLayer(ended)
-    W, many, decay = last.weight, last.moments.counts.double(), ended.weight_decay
-    goal = target(
-        counts=many,
+    last = LastLayer(trained_network)
+    W, sizes = last.weight, last.moments.counts.double()
+    decay = trained_network.weight_decay
+    optimum = target(
+        counts=sizes,
         weight_decay=(decay * last.decays[0], decay * last.decays[1]),
         bias=decay,
     )
     gram = W @ W.T
     etf = torch.eye(len(W), dtype=torch.float64) - 1 / len(W)
+    minority = None if optimum.is_zero else _minority_cosine(optimum.classifier_cosines)
     numbers = {
         "accuracy": last.accuracy,
-        "minority": _minority(cosines(gram)),
-        "target_minority": None if goal.is_zero else _minority(goal.classifier_cosines),
+        "minority": _minority_cosine(cosines(gram)),
+        "target_minority": minority,
         "from_etf": gram_distance(gram, etf),
-        "from_seli": gram_distance(gram, limit_grams(many)[0]),
-        "from_target": gram_distance(gram, goal.classifier_gram),
+        "from_seli": gram_distance(gram, limit_grams(sizes)[0]),
+        "from_target": gram_distance(gram, optimum.classifier_gram),
     }
     return {name: rounded(value) for name, value in numbers.items()}
 
 
-def _minority(between: Tensor) -> float:
-    """The mean cosine of two different classes of the latter half."""
-    own = between[len(between) // 2 :, len(between) // 2 :]
-    return float(own.sum() - own.diagonal().sum()) / (len(own) * (len(own) - 1))
+def _minority_cosine(matrix: Tensor) -> float:
+    """Return the mean cosine between two different classes of the second half."""
+    small = matrix[len(matrix) // 2 :, len(matrix) // 2 :]
+    return float(small.sum() - small.diagonal().sum()) / (len(small) * (len(small) - 1))
 
 
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Train what is not below `out` yet; a row for every network, as columns."""
+    """Train missing networks, and return a row for every network."""
     fleets: list[tuple[Row, SweepConfig]] = []
     for seed in seeds:
         for imbalance in config.imbalances:
             large, small = config.counts(imbalance)
-            place: Row = {"imbalance": imbalance, "ratio": rounded(large / small)}
-            fleets.append((place, fleet(config, imbalance, seed)))
+            setting: Row = {"imbalance": imbalance, "ratio": rounded(large / small)}
+            fleets.append((setting, fleet(config, imbalance, seed)))
     rows = trained(fleets, config.networks, measure, out=out, engine=engine)
     return numbers_of(config, seeds, rows)
 
 
-COLUMNS = {
-    "minority": "cos minority",
-    "target_minority": "its target",
-    "from_etf": "to ETF",
-    "from_seli": "to SELI",
-    "from_target": "to target",
-}
-
-
 def tables(numbers: Numbers) -> list[Table]:
-    """By imbalance and weight decay."""
-    rows = as_rows(numbers)
-    shown = []
-    for imbalance in numbers["config"]["imbalances"]:
-        for decay in numbers["config"]["weight_decays"]:
-            own = having(rows, imbalance=imbalance, weight_decay=decay)
-            good = [row for row in own if counts(row)]
-            cells = [mean_and_deviation(row[name] for row in good) for name in COLUMNS]
-            shown.append((str(imbalance), f"{decay:g}", f"{len(good)} of {len(own)}", *cells))
+    """Return cosines and distances by imbalance and weight decay."""
     title = (
         "Mean cosine between minority classifiers, and distances of the normalised Gram matrix of "
         "the classifier; mean ± deviation over networks with training accuracy 0.99 or more"
     )
-    return [Table(title, ("R", "weight decay", "count", *COLUMNS.values()), shown)]
+    keys = [Column("R", "imbalance", "d"), Column("weight decay", "weight_decay", "g")]
+    columns = [Column(heading, name) for name, heading in COLUMNS.items()]
+    rows = as_rows(numbers)
+    return [summarise(title, rows, keys, columns, counts=counts, count_heading="count")]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Cosines and distances against the imbalance, a panel for each weight decay."""
+    """Return cosines and distances against the imbalance."""
     rows = as_rows(numbers)
-    looks = (("minority", "{:g}", "solid"), ("target_minority", "", "dashed"))
-    angles = Panel(
-        "Cosine between minority classifiers",
-        "imbalance R",
-        "cosine",
-        tuple(
-            _line(having(rows, weight_decay=decay), name, words.format(decay), place, style)
-            for place, decay in enumerate(numbers["config"]["weight_decays"])
-            for name, words, style in looks
-        ),
-        x_scale="log",
+    styles: tuple[tuple[str, str, Style], ...] = (
+        ("minority", "{:g}", "solid"),
+        ("target_minority", "", "dashed"),
     )
-    distances = Panel(
-        "Distance of the classifier's Gram matrix",
-        "imbalance R",
-        "distance",
-        tuple(
-            _line(rows, name, COLUMNS[name], place, "solid")
-            for place, name in enumerate(("from_etf", "from_seli", "from_target"))
-        ),
-        x_scale="log",
+    angles = tuple(
+        _mean_line(having(rows, weight_decay=decay), name, label.format(decay), colour, style)
+        for colour, decay in enumerate(numbers["config"]["weight_decays"])
+        for name, label, style in styles
     )
-    if not any(line.x for panel in (angles, distances) for line in panel.series):
+    distances = tuple(
+        _mean_line(rows, name, COLUMNS[name], colour)
+        for colour, name in enumerate(("from_etf", "from_seli", "from_target"))
+    )
+    if not any(line.x for line in (*angles, *distances)):
         return []
-    return [
-        Picture(
-            "fang2021_imbalance",
-            "Imbalanced classes: minority classifiers and their targets",
-            (angles, distances),
-            2,
-            "Means over the networks that count. Left: solid the networks, dashed the optimum of "
-            "their counts, weight decay and norms, a colour for each weight decay. Right: over all "
-            "weight decays.",
-        )
-    ]
+    titles = ("Cosine between minority classifiers", "Distance of the classifier's Gram matrix")
+    panels = (
+        Panel(titles[0], "imbalance R", "cosine", angles, x_scale="log"),
+        Panel(titles[1], "imbalance R", "distance", distances, x_scale="log"),
+    )
+    caption = (
+        "Means over the networks with training accuracy 0.99 or more. Left, one colour for each "
+        "weight decay: networks (solid), and the optimum for their class counts, weight decay and "
+        "norms (dashed). Right: mean over all weight decays."
+    )
+    title = "Imbalanced classes: minority classifiers and their targets"
+    return [Picture("fang2021_imbalance", title, panels, 2, caption)]
 
 
-def _line(rows: Sequence[Row], name: str, label: str, colour: int, style: Any) -> Series:
-    places, middle = [], []
+def _mean_line(
+    rows: Sequence[Row], name: str, label: str, colour: int, style: Style = "solid"
+) -> Series:
+    """Return the mean over seeds of the seeds' means over weight decays, against the imbalance."""
+    x, y = [], []
     for ratio in sorted({float(row["ratio"]) for row in rows}):
-        own = having(rows, ratio=ratio)
-        values = list(averaged(by_cell(own, plain(name), "weight_decay")).values())
-        if values:
-            places.append(ratio)
-            middle.append(fmean(values))
-    return Series(label, places, middle, colour=colour, style=style, marker="filled")
+        cells = by_cell(having(rows, ratio=ratio), plain(name), "weight_decay")
+        means = list(averaged(cells).values())
+        if means:
+            x.append(ratio)
+            y.append(fmean(means))
+    return Series(label, x, y, colour=colour, style=style, marker="filled")
 
 
-def compared(
-    numbers: Numbers, value: Callable[[Row], float], *keys: str, **match: Any
-) -> dict[int, float]:
-    """By seed, the mean of a value over the networks from imbalance 10 on."""
-    large = tuple(one for one in numbers["config"]["imbalances"] if one >= LARGE)
+def mean_by_seed(numbers: Numbers, value: Callable[[Row], float], **match: Any) -> dict[int, float]:
+    """Return the mean of a value over the networks of a seed with imbalance 10 or more."""
+    large = tuple(ratio for ratio in numbers["config"]["imbalances"] if ratio >= LARGE)
     rows = having(as_rows(numbers), imbalance=large, **match)
-    return averaged(by_cell(rows, value, "imbalance", "weight_decay", *keys))
+    return averaged(by_cell(rows, value, "imbalance", "weight_decay"))
 
 
-def gap(more: str, less: str) -> Value:
-    """The difference of two columns."""
-    return lambda row: float(row[more]) - float(row[less])
+def difference(first: str, second: str) -> Value:
+    """Return a function that reads the difference of two columns from a row."""
+    return lambda row: float(row[first]) - float(row[second])
 
 
-claimed = partial(claim, needs="fang2021_imbalance", figure="fang2021_imbalance")
+study_claim = partial(claim, needs="fang2021_imbalance", figure="fang2021_imbalance")
 
 
-@claimed(
+@study_claim(
     "fang2021/minority-networks",
     Kind.RESULT,
     "In networks classifiers of minority classes turn towards each other as the imbalance grows.",
@@ -241,7 +248,7 @@ claimed = partial(claim, needs="fang2021_imbalance", figure="fang2021_imbalance"
     code="nclab_papers.shared.rows.slopes",
 )
 def minority_networks(numbers: Numbers) -> Finding:
-    """The slope of their mean cosine per decade of the imbalance."""
+    """Judge the slope of the mean cosine per factor of ten of the imbalance."""
     rows = as_rows(numbers)
     ratios = sorted({float(row["ratio"]) for row in rows})
     rises = slopes(rows, plain("minority"), along="ratio", at=ratios, keys=("weight_decay",))
@@ -249,35 +256,135 @@ def minority_networks(numbers: Numbers) -> Finding:
     return of_the_source(judge_effects([part], margin=0.05, unit="a decade"), numbers)
 
 
-@claimed(
+@study_claim(
     "findings/imbalance-target",
     Kind.RESULT,
-    "From imbalance 10 on networks are nearer to the optimum of their own weight decay than to "
+    "From imbalance 10 on, networks are nearer to the optimum for their weight decay than to "
     "SELI, its limit without weight decay.",
     "thrampoulidis2022, Sec. Abstract “ridge-regularization plays a critical role”",
-    code="nclab_papers.fang2021.imbalance.compared",
+    code="nclab_papers.fang2021.imbalance.mean_by_seed",
 )
 def finite_target(numbers: Numbers) -> Finding:
-    """Distance from SELI − from the target."""
-    nearer = compared(numbers, gap("from_seli", "from_target"))
+    """Judge the distance from SELI minus the distance from the target."""
+    nearer = mean_by_seed(numbers, difference("from_seli", "from_target"))
     return judge_effects([Part("distance, SELI − target", nearer)], margin=0.01)
 
 
-@claimed(
+@study_claim(
     "findings/imbalance-tail-angles",
     Kind.RESULT,
-    "From imbalance 10 on the mean cosine of minority classifiers is that of the target, to 0.1, "
-    "at every weight decay.",
+    "From imbalance 10 on, the mean cosine of minority classifiers differs from its target by at "
+    "most 0.1, at every weight decay.",
     "fang2021, Sec. Abstract “explaining and predicting common empirical patterns”",
 )
 def tail_angles(numbers: Numbers) -> Finding:
-    """0.1 − deviation, at each weight decay."""
+    """Judge 0.1 minus the deviation, for each weight decay."""
 
     def closeness(row: Row) -> float:
         return 0.1 - math.fabs(float(row["minority"]) - float(row["target_minority"]))
 
     parts = [
-        Part(f"weight decay {decay:g}", compared(numbers, closeness, weight_decay=decay))
+        Part(f"weight decay {decay:g}", mean_by_seed(numbers, closeness, weight_decay=decay))
         for decay in numbers["config"]["weight_decays"]
     ]
     return judge_effects(parts, margin=0.0)
+
+
+def critical_ratio(large: int, small: int, size: float) -> float:
+    r"""Return the imbalance at which minority classes merge in the layer-peeled model.
+
+    $$\min \tfrac1n\sum_i \ell(Wh_i,y_i),\quad \tfrac1C\|W\|^2\le E_W,\quad
+      \tfrac1C\sum_c\tfrac1{n_c}\sum_{i\in c}\|h_i\|^2\le E_H,\qquad
+      t(R^*) = \frac{n_B}{n}$$
+
+    Source: fang2021, Sec. Abstract (Minority Collapse; the equation is derived in docs/targets.md)
+
+    `large` classes have R times the samples of `small` classes, and `size` is $\sqrt{E_W E_H}$.
+    The price t is the multiplier of the norm at the optimum. Classes of $n_B$ samples merge where
+    t is above their share of all samples.
+    """
+
+    def excess(log_ratio: float) -> float:
+        counts = [math.exp(log_ratio)] * large + [1.0] * small
+        price = 1 / sum(counts)  # the share of a minority class
+        optimum = target(counts=counts, weight_decay=(price, price), average="classes")
+        norm = float(torch.linalg.svdvals(optimum.logits).sum())
+        return math.log(max(norm, 1e-9) / (size * (large + small)))
+
+    high = 1.0
+    while excess(high) < 0:
+        high += 1.5
+    return math.exp(brentq(excess, max(1e-9, high - 1.5), high, xtol=1e-7))
+
+
+def minority_cosine_at(large: int, small: int, size: float, ratio: float) -> float:
+    """Return the mean cosine of minority classifiers that descent on the model finds."""
+    C = large + small
+    share = np.array([ratio] * large + [1.0] * small)
+    share /= share.sum()
+    weight = torch.tensor(share)
+    labels = torch.arange(C)
+    bound = C * size  # on |W| |H|; both norms stay at its root
+
+    def function(x: Array) -> tuple[float, Array]:
+        theta = torch.tensor(x, requires_grad=True)
+        W, H = theta.view(2, C, C)
+        logits = bound * (W / W.norm()) @ (H / H.norm())
+        loss = weight @ torch.nn.functional.cross_entropy(logits.T, labels, reduction="none")
+        (gradient,) = torch.autograd.grad(loss, theta)
+        return float(loss.detach()), gradient.numpy()
+
+    start = np.random.default_rng(0).standard_normal(2 * C * C)
+    options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-12, "maxcor": 40}
+    end = minimize(function, start, jac=True, method="L-BFGS-B", options=options).x
+    rows = end[: C * C].reshape(C, C)[large:]
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return float((units.sum(0) @ units.sum(0) - small) / (small * (small - 1)))
+
+
+def gather_thresholds(preset: str) -> dict[str, Any]:
+    """Compute critical imbalances, and run descent just below and just above them."""
+    rows = []
+    with one_thread():
+        for large, small, size in MODELS[preset]:
+            ratio = critical_ratio(large, small, size)
+            below, above = (
+                minority_cosine_at(large, small, size, ratio * factor)
+                for factor in (1 - NEAR, 1 + NEAR)
+            )
+            rows.append(
+                {
+                    "classes": [large, small],
+                    "size": size,
+                    "ratio": ratio,
+                    "below": below,
+                    "above": above,
+                }
+            )
+    return {"rows": rows}
+
+
+@claim(
+    "fang2021/minority-threshold",
+    Kind.THEOREM,
+    "In the layer-peeled model classifiers of minority classes coincide from a finite imbalance "
+    "on, and not before.",
+    "fang2021, Sec. Abstract “a hitherto unknown phenomenon that we term Minority Collapse”",
+    gather=gather_thresholds,
+    code="nclab_papers.fang2021.imbalance.critical_ratio",
+)
+def minority_threshold(numbers: Numbers) -> Finding:
+    """Require different classifiers just below the critical imbalance and equal ones above it."""
+    rows = numbers["rows"]
+    evidence = ", ".join(
+        f"{row['classes'][0]} + {row['classes'][1]} classes with norm bound {number(row['size'])}: "
+        f"R* = {row['ratio']:.5f}"
+        for row in rows
+    )
+    merged = all(row["above"] >= EQUAL for row in rows)
+    separate = all(row["below"] <= DIFFERENT for row in rows)
+    if not merged:
+        evidence = f"classifiers differ above the critical imbalance; {evidence}"
+    elif not separate:
+        evidence = f"classifiers are equal below the critical imbalance; {evidence}"
+    return holds_if(merged and separate, evidence, numbers)

@@ -35,7 +35,7 @@ from nclab_papers.findings.terminal_training import (
     train,
 )
 from nclab_papers.ji2022.fig3 import QUICK as FIGURE
-from nclab_papers.ji2022.fig3 import is_finished
+from nclab_papers.ji2022.vgg_training import is_finished
 from nclab_papers.pan2023.networks import PAPER, QUICK
 
 PRESETS = {

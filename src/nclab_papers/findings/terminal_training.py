@@ -25,7 +25,7 @@ from nclab.training.models.mlp import MLP, Shape
 from nclab.training.models.vgg import VGG13
 from nclab_papers.findings.perturbation import Box, attacked_accuracy, logit_gaps, noisy_accuracy
 from nclab_papers.ji2022.vgg_training import Config as Training
-from nclab_papers.ji2022.vgg_training import new_solo
+from nclab_papers.ji2022.vgg_training import new_trainer
 from nclab_papers.pan2023.networks import Networks
 
 KIND = "terminal"
@@ -130,7 +130,7 @@ class VGGCourse:
     """VGG-13 on images of FashionMNIST, tested on others."""
 
     def __init__(self, config: Config, seed: int) -> None:
-        self._solo = new_solo(config.vgg, seed=seed)
+        self._solo = new_trainer(config.vgg, seed=seed)
         everything = fashion_mnist.load(part="test")
         chosen = _mixed_subset(everything.labels, config.tested, seed)
         pixels = everything.pixels[chosen]

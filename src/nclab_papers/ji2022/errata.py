@@ -1,4 +1,4 @@
-"""What ji2022 prints and what it should say."""
+"""Errors in ji2022 with their corrections."""
 
 from nclab.claims.paper import Erratum
 

@@ -1,10 +1,10 @@
-"""Figure 1 and Table 1 of ji2022: what neural collapse looks like, and who has shown what of it.
+"""Figure 1 and Table 1 of ji2022: an illustration of neural collapse, and a table of results.
 
 Claim: features gather at their class means, which become a simplex, dual to the classifiers.
 Source: ji2022, Fig. 1
 
-The figure is drawn from a run of ours, three classes in the plane; beside every row of the table
-stands what our own checks say of it.
+The figure is drawn from a run of ours with three classes in the plane. Every row of the table also
+shows the verdict of our checks.
 """
 
 import math
@@ -33,14 +33,14 @@ class TableRow(NamedTuple):
     reference: str
     contribution: str
     constraint: bool
-    """On the norms of features."""
+    """Whether the norms of features are bounded."""
     regularisation: bool
-    """Of the norms of features."""
+    """Whether the norms of features are regularised."""
     loss: str
     claims: tuple[Claim, ...] = ()
-    """Of this ledger, that check it; none where nothing here does."""
+    """Claims of nclab that check this row."""
     why: str = ""
-    """How they do, or why none does."""
+    """How these claims check the row, or why no claim does."""
 
 
 TABLE_1 = (
@@ -50,7 +50,7 @@ TABLE_1 = (
         False,
         False,
         "Cross-Entropy Loss",
-        why="Figure 3 and the ladder to its size tell how far it got",
+        why="see Figure 3 and the ladder of smaller trainings",
     ),
     TableRow("[9]", "Global Optimum", True, False, "Cross-Entropy Loss", (eq_1,)),
     *(
@@ -61,7 +61,7 @@ TABLE_1 = (
             False,
             "Cross-Entropy Loss",
             (eq_1,),
-            "bounds on every feature: the optimum under a bound on all together obeys them",
+            "bounds on every feature; the optimum under a bound on their sum satisfies them",
         )
         for reference in ("[39]", "[24]")
     ),
@@ -71,7 +71,7 @@ TABLE_1 = (
         False,
         False,
         "ℓ2 Loss",
-        why="networks are trained with it, but its dynamics are not judged here",
+        why="nclab trains networks with this loss, but does not judge its dynamics",
     ),
     TableRow(
         "[43]",
@@ -79,7 +79,7 @@ TABLE_1 = (
         False,
         True,
         "Cross-Entropy Loss",
-        why="saddles of the regularised model are not searched here",
+        why="nclab does not search saddles of the regularised model",
     ),
     TableRow(
         "This paper",
@@ -90,12 +90,12 @@ TABLE_1 = (
         (thm_3_1, sec_1_1_landscape),
     ),
 )
-"""As printed: which work shows what, with which change to what is minimised."""
+"""Rows as printed: the reference, its contribution, and its changes to the objective."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """The run that is drawn; the paper has an illustration only."""
+    """The run that is drawn; the figure of the paper is only an illustration."""
 
     classes: int = 3
     per_class: int = 15
@@ -103,9 +103,9 @@ class Config:
     scale: float = 0.3
     """Standard deviation of the start."""
     rate: float = 5.0
-    """On the mean loss."""
+    """Learning rate on the mean loss."""
     steps: tuple[int, ...] = (0, 2, 20, 10_000)
-    """Where the run is looked at."""
+    """Steps at which the run is drawn."""
 
 
 PRESETS = {"quick": Config(), "paper": Config()}
@@ -114,7 +114,7 @@ PRESETS = {"quick": Config(), "paper": Config()}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """The run from the first seed, and the verdicts of the claims behind the table."""
+    """Run descent from the first seed, and check the claims behind the table."""
     problem = Problem(config.classes, config.per_class, config.dim)
     theta = problem.initial(scale=config.scale, seed=seeds[0])
     moments = []
@@ -127,35 +127,39 @@ def run(
             W, H = problem.split(theta)
             moments.append({"step": step, "weight": _unit(W), "features": _unit(H)})
         judged = {
-            one.id: one.check().verdict.value
-            for one in dict.fromkeys(claim for work in TABLE_1 for claim in work.claims)
+            claim.id: claim.check().verdict.value
+            for claim in dict.fromkeys(claim for row in TABLE_1 for claim in row.claims)
         }
     return {"config": asdict(config), "seeds": list(seeds), "moments": moments, "judged": judged}
 
 
 def _unit(rows: np.ndarray[Any, np.dtype[np.float64]]) -> list[list[float]]:
-    """Rows in units of their root mean square norm."""
+    """Return rows in units of their root mean square norm."""
     size = math.sqrt(float(np.square(rows).sum(1).mean()))
-    found: list[list[float]] = (rows / size).round(5).tolist()
-    return found
+    scaled: list[list[float]] = (rows / size).round(5).tolist()
+    return scaled
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Table 1 with our verdict beside each row."""
+    """Return Table 1 with our verdict for each row."""
+
+    def verdicts(row: TableRow) -> str:
+        judged = [f"{claim.id}: {numbers['judged'][claim.id]}" for claim in row.claims]
+        text = "; ".join(judged) or "open"
+        return f"{text} ({row.why})" if row.why else text
+
     tick = {True: "✓", False: "✗"}
-    rows = []
-    for work in TABLE_1:
-        ours = "; ".join(f"{one.id}: {numbers['judged'][one.id]}" for one in work.claims) or "open"
-        rows.append(
-            (
-                work.reference,
-                work.contribution,
-                tick[work.constraint],
-                tick[work.regularisation],
-                work.loss,
-                f"{ours} ({work.why})" if work.why else ours,
-            )
+    rows = [
+        (
+            row.reference,
+            row.contribution,
+            tick[row.constraint],
+            tick[row.regularisation],
+            row.loss,
+            verdicts(row),
         )
+        for row in TABLE_1
+    ]
     columns = (
         "reference",
         "contribution",
@@ -164,11 +168,11 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
         "loss",
         "our verdict",
     )
-    return [Table("Table 1 of ji2022, with what our checks say", columns, rows)]
+    return [Table("Table 1 of ji2022, with the verdicts of our checks", columns, rows)]
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Features, their class means and the classifiers at several moments."""
+    """Return features, class means and classifiers at several steps."""
     classes = numbers["config"]["classes"]
     panels = tuple(_panel(moment, classes) for moment in numbers["moments"])
     return [
@@ -177,10 +181,10 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
             "Neural collapse of three classes in the plane",
             panels,
             columns=len(panels),
-            caption="Features of three classes (dots), their means (crosses) and the classifiers "
-            "(circles), each in units of their root mean square norm, along gradient descent on "
-            "the layer-peeled model: features gather at their means, these become a simplex, and "
-            "the classifiers meet them.",
+            caption="Features of three classes (dots), class means (crosses) and classifiers "
+            "(circles) during gradient descent on the layer-peeled model, each in units of its "
+            "root mean square norm. Features converge to their class means, the class means to a "
+            "simplex, and the classifiers to the class means.",
         )
     ]
 
@@ -188,14 +192,14 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
 def _panel(moment: Mapping[str, Any], classes: int) -> Panel:
     features = np.array(moment["features"]).reshape(classes, -1, 2)
     series = []
-    for place in range(classes):
+    for c in range(classes):
         kinds: tuple[tuple[str, Any, Marker], ...] = (
-            ("features", features[place], "filled"),
-            ("means", features[place].mean(0, keepdims=True), "cross"),
-            ("classifiers", np.array(moment["weight"])[place : place + 1], "hollow"),
+            ("features", features[c], "filled"),
+            ("means", features[c].mean(0, keepdims=True), "cross"),
+            ("classifiers", np.array(moment["weight"])[c : c + 1], "hollow"),
         )
         for label, points, marker in kinds:
             x, y = (points[:, axis].tolist() for axis in (0, 1))
-            shown = label if place == 0 else ""
-            series.append(Series(shown, x, y, colour=place, style="none", marker=marker))
+            entry = label if c == 0 else ""
+            series.append(Series(entry, x, y, colour=c, style="none", marker=marker))
     return Panel(f"step {moment['step']}", "", "", tuple(series))

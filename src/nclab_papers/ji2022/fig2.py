@@ -1,12 +1,12 @@
-"""Figure 2 of ji2022: collapse of the layer-peeled model by gradient descent, and far beyond it.
+"""Figure 2 of ji2022: collapse of the layer-peeled model under gradient descent, and beyond.
 
 Claim: the four quantities of neural collapse fall approximately at rate O(1/log t) under descent.
 Source: ji2022, Fig. 2
 
-The figure is judged on its own ground: six curves of 1e5 steps, t in steps. The paper says neither
-from where it starts nor over which steps it sees the rate, so starts of several sizes and windows
-of several lengths are arms of the design. Gradient flow to t = 1e434 tells how fast the curves fall
-in the end: findings of ours.
+The figure is judged where the paper draws it: six curves over 1e5 steps, with t in steps. The
+paper states neither the size of its start nor the steps over which it sees the rate. The design
+therefore varies the size of the start and the window of steps. Gradient flow to t = 1e434 shows
+how fast the curves fall in the end; these results are findings of ours.
 """
 
 import math
@@ -29,11 +29,12 @@ from nclab.claims.judging import (
     judge_effects,
     judge_shares,
 )
+from nclab.claims.pictures import Points, point_panel
 from nclab.claims.tables import Table, mean_and_deviation
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
-from nclab.figures.picture import Panel, Picture, Reference, Series
+from nclab.figures.picture import Picture, Reference
 from nclab.progress import track
 from nclab.text import number
 from nclab.ulpm.descent import descend, normalised_descent
@@ -50,61 +51,62 @@ QUANTITIES = {
     "nc2_equiangularity_weights": "(3) cosines, classifiers",
     "nc3_self_duality": "(4) duality",
 }
-"""The six curves of the figure."""
+"""The six curves of the figure with their labels."""
 CURVES = {
     "a": ("nc2_norm_variation_means", "nc2_norm_variation_weights"),
     "b": (WITHIN,),
     "c": ("nc2_equiangularity_means", "nc2_equiangularity_weights"),
     "d": ("nc3_self_duality",),
 }
-"""Those of each of its panels."""
+"""The curves of each panel."""
 RATE, NORMALISED_RATE = 5.0, 300.0
-"""Of plain descent, on the mean loss, and of normalised descent."""
+"""Learning rates of plain descent, on the mean loss, and of normalised descent."""
 WINDOWS = (1000, 100, 10)
-"""First steps of the windows in which the curves of the figure are judged, which end with the run:
-the last two decades of 1e5 steps, the last three, and all but the first."""
+"""First steps of the windows in which curves are judged. All windows end with the run: they are the
+last two decades of 1e5 steps, the last three, and all but the first."""
 NEAR = 0.25
-"""How far above -1 a slope may be that is "approximately" O(1/log t), a bound on the quantity."""
-WINDOW = (500.0, 1000.0)
-"""In log t, where the rates of the flow are fitted."""
-NEAR_IN_THE_END, NEAR_A_HALF = 0.05, 0.02
-"""The same for the flow: of rates -1, and of the rate -1/2."""
+"""Distance above -1 up to which a slope is "approximately" the bound O(1/log t)."""
+FLOW_WINDOW = (500.0, 1000.0)
+"""Range of log t in which the rates of the flow are fitted."""
+FLOW_NEAR, FLOW_NEAR_WITHIN = 0.05, 0.02
+"""Largest distance of a flow's slope from -1, and of the within-class slope from -1/2."""
 SLOW = 0.5
-"""A power of t below this is slow."""
+"""Power of t below which a fall is slow."""
 DIGITS = 6
-"""Of the curves that are kept for every seed."""
+"""Significant digits of the curves that are kept for every seed."""
 FEW_STEPS = 15
+"""Steps in which normalised descent must pass plain descent."""
 COLLAPSING = 0.5
-"""Normalised margin from which a run counts as on its way to collapse."""
+"""Normalised margin from which a run counts as converging to collapse."""
 SCALES = (1e-12, 1e-8, 1e-2, 0.1)
-"""Of the starts with which the loss that rate 5 is meant for is found."""
+"""Sizes of the starts in the check of the loss for learning rate 5."""
 USUAL = 1e-2
-"""The smallest start of the figure's design; from smaller ones nobody trains."""
+"""Smallest start of the design; nobody trains from smaller ones."""
 
 Samples = Mapping[str, list[dict[str, Any]]]
-"""Rows by the name of their run: descent, normalised, flow."""
+"""Samples of the runs descent, normalised and flow."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """The paper's sizes; start and reduction are ours, as it states neither."""
+    """The sizes of the paper; start and reduction are our choice, as the paper states neither."""
 
     classes: int = 5
     per_class: int = 10
     dim: int = 20
     scale: float = 0.1
-    """Standard deviation of the start of every run."""
+    """Standard deviation of the start of all runs."""
     scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0)
-    """Those of plain descent: `scale` and two half decades to either side."""
+    """Starts of plain descent: `scale`, and two half decades to either side."""
     descent_steps: int = 100_000
-    """At rate 5 on the mean loss."""
+    """Steps of plain descent, at rate 5 on the mean loss."""
     normalised_steps: int = 1000
-    """At rate 300."""
+    """Steps of normalised descent, at rate 300."""
     log_time: float = 1000.0
-    """End of the flow: t = 1e434."""
+    """End of the flow in log t: t = 1e434."""
 
     def problem(self, reduction: Reduction = "mean") -> Problem:
-        """The model."""
+        """Return the layer-peeled model of these sizes."""
         return Problem(self.classes, self.per_class, self.dim, reduction)
 
 
@@ -114,11 +116,10 @@ PRESETS = {"quick": Config(), "paper": Config()}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """The paper's run from starts of every size, the same level in a dozen steps, and the flow over
-    434 decades.
+    """Run plain descent from all starts, normalised descent and gradient flow, for every seed.
 
-    A seed draws the start, the same but for its size. Every seed is run and its curves are kept
-    where they are judged; all samples of the first are kept for the figures.
+    A seed draws the start; starts of one seed differ only in size. Every seed keeps its curves
+    where they are judged. The first seed keeps all samples, for the figures.
     """
     per_seed = []
     with one_thread():
@@ -127,17 +128,17 @@ def run(
             starts = [_start(config, seed, scale, samples) for scale in config.scales]
             per_seed.append({"seed": seed, **summary(samples), "starts": starts})
             if seed == seeds[0]:
-                kept = samples
+                first_samples = samples
     return {
         "config": asdict(config),
         "seeds": list(seeds),
         "per_seed": per_seed,
-        "samples": kept,
+        "samples": first_samples,
     }
 
 
 def _samples(config: Config, seed: int) -> Samples:
-    """The three runs of a seed."""
+    """Return the samples of the three runs of a seed."""
     problem = config.problem()
     start = problem.initial(scale=config.scale, seed=seed)
     plain, normalised = config.descent_steps, config.normalised_steps
@@ -146,11 +147,11 @@ def _samples(config: Config, seed: int) -> Samples:
         "normalised": normalised_descent(problem, start, steps=normalised, rate=NORMALISED_RATE),
         "flow": flow(problem, start, log_time=config.log_time),
     }
-    return {name: [sample.to_dict() for sample in one.samples] for name, one in runs.items()}
+    return {name: [sample.to_dict() for sample in run.samples] for name, run in runs.items()}
 
 
 def _start(config: Config, seed: int, scale: float, samples: Samples) -> dict[str, Any]:
-    """The curves of plain descent from a start of one size, where they are judged."""
+    """Return the judged part of the curves of plain descent from a start of one size."""
     rows = samples["descent"]
     if scale != config.scale:
         problem = config.problem()
@@ -161,10 +162,10 @@ def _start(config: Config, seed: int, scale: float, samples: Samples) -> dict[st
 
 
 def summary(samples: Samples) -> dict[str, Any]:
-    """Last points of the three runs of one seed, and the curves of the flow where it is judged."""
+    """Return the last samples of a seed's runs and the judged part of the flow's curves."""
     return {
         "last": {name: rows[-1] for name, rows in samples.items()},
-        "flow": _window(samples["flow"], "log_time", WINDOW),
+        "flow": _window(samples["flow"], "log_time", FLOW_WINDOW),
         "steps_to_level": steps_to_level(samples),
     }
 
@@ -172,7 +173,7 @@ def summary(samples: Samples) -> dict[str, Any]:
 def _window(
     rows: Sequence[Mapping[str, Any]], axis: str, ends: tuple[float, float]
 ) -> dict[str, list[float]]:
-    """An axis and the six curves, between two values of the axis."""
+    """Return an axis and the six curves between two values of the axis."""
     inside = [row for row in rows if ends[0] <= (row[axis] or 0) <= ends[1]]
     return {
         name: [float(f"{row[name]:.{DIGITS}g}") for row in inside] for name in (axis, *QUANTITIES)
@@ -180,9 +181,9 @@ def _window(
 
 
 def steps_to_level(samples: Samples) -> int | None:
-    """Steps of normalised descent until it is past the last point of plain descent.
+    """Return the steps of normalised descent until it passes the last sample of plain descent.
 
-    Past in the margin and in (2), (3) and (4).
+    To pass means a margin at least as large, and quantities (2), (3) and (4) at least as small.
     """
     level = samples["descent"][-1]
     names = [name for name in QUANTITIES if not name.startswith("nc2_norm_variation")]
@@ -193,59 +194,60 @@ def steps_to_level(samples: Samples) -> int | None:
 
 
 def figure_slope(start: Mapping[str, Any], name: str, first: int) -> float:
-    """The slope of a curve from one start on the axes of the figure, t in steps from the first."""
-    steps, values = _from(first, start, name)
+    """Return the slope of a curve of plain descent on the figure's axes, from a step on."""
+    steps, values = _curve_from(first, start, name)
     return slope(np.log(steps), values)
 
 
 def power(start: Mapping[str, Any], name: str, first: int) -> float:
-    """The power of t with which a curve from one start falls; `slope` takes logarithms itself."""
-    return slope(*_from(first, start, name))
+    """Return the power of t with which a curve of plain descent falls, from a step on."""
+    return slope(*_curve_from(first, start, name))  # `slope` takes logarithms itself
 
 
-def _from(first: int, start: Mapping[str, Any], name: str) -> tuple[list[float], list[float]]:
-    """Steps and values of a curve from a step on."""
+def _curve_from(first: int, start: Mapping[str, Any], name: str) -> tuple[list[float], list[float]]:
+    """Return steps and values of a curve from a step on."""
     steps = start["descent"]["step"]
     if not any(first <= step < 10 * first for step in steps):
-        raise ValueError(f"curves from step {first} on are judged, these begin at {steps[:1]}")
-    kept = [place for place, step in enumerate(steps) if step >= first]
+        raise ValueError(f"Expected curves from step {first} on, got curves from {steps[:1]}")
+    kept = [index for index, step in enumerate(steps) if step >= first]
     return [steps[k] for k in kept], [start["descent"][name][k] for k in kept]
 
 
-def flow_slope(one: Mapping[str, Any], name: str) -> float:
-    """The slope of a curve of a seed along the flow, late."""
-    return slope(one["flow"]["log_time"], one["flow"][name])
+def flow_slope(seed_numbers: Mapping[str, Any], name: str) -> float:
+    """Return the slope of a curve of the flow on the figure's axes, at late times."""
+    return slope(seed_numbers["flow"]["log_time"], seed_numbers["flow"][name])
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """The last point of every run, and the rates of descent and of the flow."""
+    """Return the last sample of every run, and the slopes of descent and of the flow."""
     columns = {"log_time": "log t", "margin": "margin", "normalised_margin": "normalised"}
     columns |= QUANTITIES
     seeds = numbers["per_seed"]
-    rows = [
-        (
-            name,
-            *(
-                mean_and_deviation((one["last"][name][key] for one in seeds), ".3g")
-                for key in columns
-            ),
-        )
-        for name in seeds[0]["last"]
-    ]
-    for choice, curves in _by_choice(numbers, list(QUANTITIES), figure_slope).items():
-        slopes = (mean_and_deviation(curves[name].values(), ".3g") for name in QUANTITIES)
-        rows.append((f"descent, slope, {choice}", "", "", "", *slopes))
-    slopes = (mean_and_deviation((flow_slope(one, k) for one in seeds), ".3g") for k in QUANTITIES)
-    rows.append(("flow, slope", "", "", "", *slopes))
+    rows = []
+    for name in seeds[0]["last"]:
+        lasts = [seed["last"][name] for seed in seeds]
+        cells = (mean_and_deviation((last[key] for last in lasts), ".3g") for key in columns)
+        rows.append((name, *cells))
+    by_choice = _by_choice(numbers, list(QUANTITIES), figure_slope)
+    slopes = {f"descent, slope, {choice}": curves for choice, curves in by_choice.items()}
+    slopes["flow, slope"] = {
+        name: {seed["seed"]: flow_slope(seed, name) for seed in seeds} for name in QUANTITIES
+    }
+    for label, curves in slopes.items():
+        cells = (mean_and_deviation(curves[name].values(), ".3g") for name in QUANTITIES)
+        rows.append((label, "", "", "", *cells))
     config = numbers["config"]
     sizes = f"C = {config['classes']}, N = {config['per_class']}, d = {config['dim']}"
-    steps = ", ".join(str(one["steps_to_level"]) for one in numbers["per_seed"])
-    title = f"The layer-peeled model, {sizes}; normalised descent is there after {steps} steps"
+    steps = ", ".join(str(seed["steps_to_level"]) for seed in seeds)
+    title = (
+        f"The layer-peeled model, {sizes}. Normalised descent passes plain descent after {steps} "
+        "steps, by seed"
+    )
     return [Table(title, ("run", *columns.values()), rows)]
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """The paper's four panels, from descent and from the flow; slopes; the margins of the flow."""
+    """Return the paper's four panels for descent and flow, the slopes, and the flow's margins."""
     flow = numbers["samples"]["flow"]
     descent = [
         {**row, "log_time": math.log(row["step"])}
@@ -262,8 +264,9 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
 
 
 def _reductions(preset: str) -> Numbers:
+    """Run plain descent at rate 5 on the summed and on the mean loss, from several starts."""
     reductions: tuple[Reduction, ...] = ("sum", "mean")
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for reduction in reductions:
         problem, rows = Config().problem(reduction), []
         for scale in SCALES:
@@ -276,8 +279,8 @@ def _reductions(preset: str) -> Numbers:
                     "normalised_margin": run.last.normalised_margin,
                 }
             )
-        found[reduction] = rows
-    return found
+        numbers[reduction] = rows
+    return numbers
 
 
 @claim(
@@ -291,13 +294,13 @@ def _reductions(preset: str) -> Numbers:
     figure="fig2_descent",
 )
 def sec_4_setting(numbers: Numbers) -> Finding:
-    """The paper does not say where it starts: any usual start will do for the sum."""
+    """Require that a usual start converges on the sum; the paper does not state its start."""
 
     def collapsing(row: Mapping[str, Any]) -> bool:
         finished = row["outcome"] == "finished" and row["scale"] >= USUAL
-        return finished and COLLAPSING <= row["normalised_margin"] <= 1  # none is larger
+        return finished and COLLAPSING <= row["normalised_margin"] <= 1  # 1 is the largest value
 
-    def shown(rows: Sequence[Mapping[str, Any]]) -> str:
+    def outcomes(rows: Sequence[Mapping[str, Any]]) -> str:
         return ", ".join(
             f"{number(row['normalised_margin'])} after {row['steps']} steps"
             if row["outcome"] == "finished"
@@ -309,12 +312,12 @@ def sec_4_setting(numbers: Numbers) -> Finding:
     scales = ", ".join(f"{row['scale']:g}" for row in total)
     evidence = (
         f"normalised margins at rate {RATE:g} from starts of size {scales}: on the sum (4) "
-        f"{shown(total)}; on the mean {shown(mean)}"
+        f"{outcomes(total)}; on the mean {outcomes(mean)}"
     )
     if any(map(collapsing, total)):
         return Finding(Verdict.HOLDS, evidence, numbers)
-    right = all(collapsing(row) for row in mean if row["scale"] >= USUAL)
-    return Finding(Verdict.CORRECTED if right else Verdict.REFUTED, evidence, numbers)
+    corrected = all(collapsing(row) for row in mean if row["scale"] >= USUAL)
+    return Finding(Verdict.CORRECTED if corrected else Verdict.REFUTED, evidence, numbers)
 
 
 def _by_choice(
@@ -322,175 +325,161 @@ def _by_choice(
     names: Sequence[str],
     measure: Callable[[Mapping[str, Any], str, int], float],
 ) -> dict[str, dict[str, dict[int, float]]]:
-    """Something of curves of plain descent by choice, curve and seed.
+    """Measure curves of plain descent; return the values by choice, curve and seed.
 
-    A choice is a size of the start and a window: the paper states neither.
+    A choice is a size of the start and a window. The paper states neither.
     """
-    found: dict[str, dict[str, dict[int, float]]] = {}
-    for one in numbers["per_seed"]:
+    choices: dict[str, dict[str, dict[int, float]]] = {}
+    for seed in numbers["per_seed"]:
         for first in WINDOWS:
-            for start in one["starts"]:
+            for start in seed["starts"]:
                 choice = f"start {start['scale']:g} from step {first}"
-                curves = found.setdefault(choice, {name: {} for name in names})
+                curves = choices.setdefault(choice, {name: {} for name in names})
                 for name in names:
-                    curves[name][one["seed"]] = measure(start, name, first)
-    return found
+                    curves[name][seed["seed"]] = measure(start, name, first)
+    return choices
 
 
-def _near(what: str, slopes: Mapping[int, float], *, claimed: float, near: float) -> list[Part]:
-    """That slopes are near one that is claimed: two parts, as a distance would never be below 0.
-
-    >>> [part.values for part in _near("", {0: -1.5}, claimed=-1.0, near=0.25)]
-    [{0: -0.25}, {0: 0.75}]
-    """
-    low, high = claimed - near, claimed + near
-    return [
-        Part(f"{what} above {low:g}", {seed: rate - low for seed, rate in slopes.items()}),
-        Part(f"{what} below {high:g}", {seed: high - rate for seed, rate in slopes.items()}),
-    ]
-
-
-def _judged(choices: Mapping[str, Sequence[Part]]) -> Finding:
-    """Every choice judged, and said window by window what is found there."""
-    found = judge_choices(choices, margin=0.0)
-    windows: dict[str, dict[str, list[str]]] = {}
-    for choice, verdict in found.numbers["choices"].items():
+def _judge_all_choices(choices: Mapping[str, Sequence[Part]]) -> Finding:
+    """Judge every choice, and list the verdicts by window."""
+    finding = judge_choices(choices, margin=0.0)
+    verdicts: dict[str, dict[str, list[str]]] = {}
+    for choice, verdict in finding.numbers["choices"].items():
         start, _, window = choice.partition(" from ")
-        starts = windows.setdefault(verdict, {}).setdefault(window, [])
+        starts = verdicts.setdefault(verdict, {}).setdefault(window, [])
         starts.append(start.removeprefix("start "))
-    said = "; ".join(
+    by_window = "; ".join(
         f"{verdict} "
-        + ", ".join(f"from {window} (start {', '.join(own)})" for window, own in places.items())
-        for verdict, places in windows.items()
+        + ", ".join(f"from {window} (start {', '.join(s)})" for window, s in windows.items())
+        for verdict, windows in verdicts.items()
     )
-    effects = {one["what"]: one for one in found.numbers["effects"]}
-    worst = effects[found.numbers["weakest"]]
-    words = describe_effect(Effect.from_dict(worst))
-    return Finding(found.verdict, f"{said}; the weakest part, {words}", found.numbers)
+    effects = {effect["what"]: effect for effect in finding.numbers["effects"]}
+    weakest = describe_effect(Effect.from_dict(effects[finding.numbers["weakest"]]))
+    evidence = f"{by_window}; the weakest part, {weakest}"
+    return Finding(finding.verdict, evidence, finding.numbers)
 
 
 def _figure_rates(numbers: Numbers, *, names: Sequence[str]) -> Finding:
-    """Whether curves of the figure fall at least about as fast as 1/log t, whatever the start and
-    the window: O(1/log t) bounds a quantity from above, and what falls faster is within it."""
-    slopes, most = _by_choice(numbers, names, figure_slope), -1 + NEAR
+    """Judge whether curves fall at least about as fast as 1/log t, for every start and window.
+
+    O(1/log t) is an upper bound, so a curve that falls faster also agrees with the claim.
+    """
+    slopes, bound = _by_choice(numbers, names, figure_slope), -1 + NEAR
     choices = {
         choice: [
             Part(
-                f"{QUANTITIES[name]} below {most:g}",
-                {seed: most - rate for seed, rate in curves[name].items()},
+                f"{QUANTITIES[name]} below {bound:g}",
+                {seed: bound - value for seed, value in curves[name].items()},
             )
             for name in names
         ]
         for choice, curves in slopes.items()
     }
-    found = _judged(choices)
-    words = (
-        f"mean slopes, from the least to the largest over starts: {_ranges(slopes, names)}; below "
-        f"{most:g}, whatever start and window, of which the paper states neither: {found.evidence}"
+    finding = _judge_all_choices(choices)
+    evidence = (
+        f"mean slopes over seeds, smallest and largest over starts: {_ranges(slopes, names)}. The "
+        f"claim needs slopes below {bound:g} for every start and window, as the paper states "
+        f"neither: {finding.evidence}"
     )
-    kept = {
+    by_curve = {
         name: {choice: list(curves[name].values()) for choice, curves in slopes.items()}
         for name in names
     }
-    return Finding(found.verdict, words, {**found.numbers, "slopes": kept})
+    return Finding(finding.verdict, evidence, {**finding.numbers, "slopes": by_curve})
 
 
 def _ranges(slopes: Mapping[str, Mapping[str, Mapping[int, float]]], names: Sequence[str]) -> str:
-    """From where to where the mean slopes go, for each curve and window."""
-    said = []
+    """Write the smallest and largest mean slope over starts, for each curve and window."""
+    clauses = []
     for name in names:
         windows = []
         for first in WINDOWS:
             end = f" from step {first}"
-            means = [fmean(own[name].values()) for c, own in slopes.items() if c.endswith(end)]
+            means = [
+                fmean(curves[name].values())
+                for choice, curves in slopes.items()
+                if choice.endswith(end)
+            ]
             windows.append(f"{number(min(means))} to {number(max(means))}{end}")
-        said.append(f"{QUANTITIES[name]} {', '.join(windows)}")
-    return "; ".join(said)
+        clauses.append(f"{QUANTITIES[name]} {', '.join(windows)}")
+    return "; ".join(clauses)
 
 
 def slopes_picture(numbers: Numbers) -> Picture:
-    """The slopes that are judged, with their intervals: one panel a curve."""
-    most = -1 + NEAR
-    scales = [start["scale"] for start in numbers["per_seed"][0]["starts"]]
+    """Return the judged slopes with their intervals, one panel for each curve."""
+    bound = -1 + NEAR
+    scales = [f"{start['scale']:g}" for start in numbers["per_seed"][0]["starts"]]
     panels = []
     for names in CURVES.values():
         effects = _figure_rates(numbers, names=names).numbers["effects"]
-        judged = {one["what"]: one for one in effects}
+        judged = {effect["what"]: effect for effect in effects}
         for name in names:
-            series = []
-            for place, first in enumerate(WINDOWS):
-                own = [
-                    judged[f"start {scale:g} from step {first}, {QUANTITIES[name]} below {most:g}"]
-                    for scale in scales
-                ]
-                low_ends, middles, high_ends = (
-                    [None if one[key] is None else most - one[key] for one in own]
+            groups = []
+            for colour, first in enumerate(WINDOWS):
+                part = f"from step {first}, {QUANTITIES[name]} below {bound:g}"
+                rows = [judged[f"start {scale} {part}"] for scale in scales]
+                # A part is the distance below the bound, so the ends of its interval swap.
+                low, slopes, high = (
+                    [None if row[key] is None else bound - row[key] for row in rows]
                     for key in ("high", "estimate", "low")
                 )
-                series.append(
-                    Series(
-                        f"from step {first}",
-                        [x + 0.2 * (place - 1) for x in range(len(scales))],
-                        middles,
-                        low=low_ends,
-                        high=high_ends,
-                        colour=place,
-                        marker="filled",
-                        style="none",
-                    )
-                )
+                groups.append(Points(f"from step {first}", slopes, low, high, colour))
             panels.append(
-                Panel(
+                point_panel(
                     QUANTITIES[name],
-                    "size of the start",
-                    "slope",
-                    tuple(series),
-                    references=(Reference("", y=most),),
-                    x_ticks=tuple(map(float, range(len(scales)))),
-                    x_names=tuple(f"{scale:g}" for scale in scales),
+                    scales,
+                    groups,
+                    x_label="size of the start",
+                    y_label="slope",
+                    references=(Reference("", y=bound),),
                 )
             )
-    return Picture(
-        "fig2_slopes",
-        "Slopes over log log t, by start and window",
-        tuple(panels),
-        3,
-        "Means over seeds with 95 % intervals, simultaneous over a panel of the paper. Below the "
-        f"line, at {NEAR:g} above −1, a curve falls approximately at rate O(1/log t), or faster. "
-        "The paper states neither the size of its start nor the steps over which it sees the rate.",
-        (3.2, 2.6),
+    caption = (
+        "Mean slopes over seeds against log log t, by size of the start and window of steps, with "
+        "95 % intervals that hold simultaneously for a panel of the paper. Below the line, at "
+        f"{bound:g}, a curve falls approximately at rate O(1/log t) or faster. The paper "
+        "states neither the size of its start nor the steps over which it sees the rate."
     )
+    title = "Slopes by start and window"
+    return Picture("fig2_slopes", title, tuple(panels), 3, caption, (3.2, 2.6))
 
 
 def _flow_rates(numbers: Numbers, *, names: Sequence[str], claimed: float, near: float) -> Finding:
-    """Whether curves of the flow fall like a power of log t in the end."""
+    """Judge whether curves of the flow fall like a power of log t in the end.
+
+    Each slope has two parts, above and below: a single distance would never be negative.
+    """
     slopes = {
-        name: {one["seed"]: flow_slope(one, name) for one in numbers["per_seed"]} for name in names
+        name: {seed["seed"]: flow_slope(seed, name) for seed in numbers["per_seed"]}
+        for name in names
     }
-    parts = [
-        part
-        for name, rates in slopes.items()
-        for part in _near(f"{QUANTITIES[name]}: slope", rates, claimed=claimed, near=near)
-    ]
-    found = judge_effects(parts, margin=0.0)
-    middle = ", ".join(
-        f"{QUANTITIES[name]} {number(fmean(rates.values()))}" for name, rates in slopes.items()
+    low, high = claimed - near, claimed + near
+    parts = []
+    for name, values in slopes.items():
+        label = f"{QUANTITIES[name]}: slope"
+        above = {seed: value - low for seed, value in values.items()}
+        below = {seed: high - value for seed, value in values.items()}
+        parts += [Part(f"{label} above {low:g}", above), Part(f"{label} below {high:g}", below)]
+    finding = judge_effects(parts, margin=0.0)
+    means = ", ".join(
+        f"{QUANTITIES[name]} {number(fmean(values.values()))}" for name, values in slopes.items()
     )
-    words = (
-        f"mean slopes from starts of size {numbers['config']['scale']:g}: {middle}; "
-        f"{found.evidence}"
+    evidence = (
+        f"mean slopes from starts of size {numbers['config']['scale']:g}: {means}; "
+        f"{finding.evidence}"
     )
-    kept = {name: list(rates.values()) for name, rates in slopes.items()}
-    return Finding(found.verdict, words, {**found.numbers, "slopes": kept})
+    by_curve = {name: list(values.values()) for name, values in slopes.items()}
+    return Finding(finding.verdict, evidence, {**finding.numbers, "slopes": by_curve})
 
 
-def _panel(panel: str, words: str, what: str) -> Claim:
+def _panel_claim(panel: str, quote: str, statement: str) -> Claim:
+    """Return the claim of a panel of the figure."""
     return Claim(
         f"ji2022/fig-2{panel}",
         Kind.RESULT,
-        f"Under gradient descent on the layer-peeled model {what} approximately at rate "
+        f"Under gradient descent on the layer-peeled model {statement} approximately at rate "
         "O(1/log t).",
-        f"ji2022, Fig. 2 ({panel}) “{words}”",
+        f"ji2022, Fig. 2 ({panel}) “{quote}”",
         partial(_figure_rates, names=CURVES[panel]),
         needs="ji2022_fig2",
         code="nclab.ulpm.trajectory.slope",
@@ -498,22 +487,22 @@ def _panel(panel: str, words: str, what: str) -> Claim:
     )
 
 
-fig_2a = _panel(
+fig_2a = _panel_claim(
     "a",
     "the logarithm of both terms decrease at rate",
     "the variations of the norms of class means and of classifiers fall",
 )
-fig_2b = _panel(
+fig_2b = _panel_claim(
     "b",
     "Logarithm of the variation converge approximately at rate",
     "the variation within classes falls",
 )
-fig_2c = _panel(
+fig_2c = _panel_claim(
     "c",
     "Logarithm of both terms converge approximately at rate",
     "the deviations of the cosines of class means and of classifiers fall",
 )
-fig_2d = _panel(
+fig_2d = _panel_claim(
     "d",
     "Logarithm of the quantity converge approximately at rate",
     "the distance of classifiers from class means falls",
@@ -530,26 +519,26 @@ fig_2d = _panel(
     code="nclab.ulpm.trajectory.slope",
 )
 def sec_5_3_slow(numbers: Numbers) -> Finding:
-    """No quantity may fall as fast as 1/sqrt t: our reading, as the sentence has no number.
+    """Require that no quantity falls as fast as 1/sqrt t; this number is our reading.
 
-    How fast, and not whether: what stalls is slow, and the panels say whether it falls.
+    The claim is about speed only: a curve that stalls is slow. The panels judge whether it falls.
     """
     powers = _by_choice(numbers, list(QUANTITIES), power)
     choices = {
         choice: [
             Part(
                 f"{QUANTITIES[name]}: power of t above {-SLOW:g}",
-                {seed: SLOW + value for seed, value in own.items()},
+                {seed: SLOW + value for seed, value in values.items()},
             )
-            for name, own in curves.items()
+            for name, values in curves.items()
         ]
         for choice, curves in powers.items()
     }
-    return _judged(choices)
+    return _judge_all_choices(choices)
 
 
-def _beyond(id: str, text: str, *, code: str = "", figure: str) -> Callable[[Judge], Claim]:
-    """A finding of ours about these runs, from the judge below it."""
+def _own_finding(id: str, text: str, *, code: str = "", figure: str) -> Callable[[Judge], Claim]:
+    """Return a decorator that makes a finding of ours about these runs from its judge."""
     return claim(
         f"findings/layer-peeled-{id}",
         Kind.RESULT,
@@ -561,7 +550,7 @@ def _beyond(id: str, text: str, *, code: str = "", figure: str) -> Callable[[Jud
     )
 
 
-@_beyond(
+@_own_finding(
     "rates",
     "Under gradient flow on the layer-peeled model norms, cosines and self-duality, of means and "
     "of classifiers, fall like 1/log t in the end, log t from 500 to 1000.",
@@ -570,10 +559,10 @@ def _beyond(id: str, text: str, *, code: str = "", figure: str) -> Callable[[Jud
 )
 def rates_in_the_end(numbers: Numbers) -> Finding:
     names = [name for name in QUANTITIES if name != WITHIN]
-    return _flow_rates(numbers, names=names, claimed=-1.0, near=NEAR_IN_THE_END)
+    return _flow_rates(numbers, names=names, claimed=-1.0, near=FLOW_NEAR)
 
 
-@_beyond(
+@_own_finding(
     "within-rate",
     "Under gradient flow on the layer-peeled model the variation within classes falls like (log "
     "t)^(-1/2) in the end, not 1/log t.",
@@ -581,39 +570,38 @@ def rates_in_the_end(numbers: Numbers) -> Finding:
     figure="fig2_flow",
 )
 def within_rate(numbers: Numbers) -> Finding:
-    return _flow_rates(numbers, names=[WITHIN], claimed=-0.5, near=NEAR_A_HALF)
+    return _flow_rates(numbers, names=[WITHIN], claimed=-0.5, near=FLOW_NEAR_WITHIN)
 
 
-@_beyond(
+@_own_finding(
     "normalised",
-    f"Normalised descent on the layer-peeled model is past all of plain descent in {FEW_STEPS} "
-    "steps.",
+    f"Normalised descent on the layer-peeled model passes plain descent in {FEW_STEPS} steps.",
     code="nclab_papers.ji2022.fig2.steps_to_level",
     figure="fig2_descent",
 )
 def normalised_is_faster(numbers: Numbers) -> Finding:
     config = numbers["config"]
     never = int(config["normalised_steps"]) + 1
-    steps = {one["seed"]: one["steps_to_level"] or never for one in numbers["per_seed"]}
+    steps = {seed["seed"]: seed["steps_to_level"] or never for seed in numbers["per_seed"]}
     part = Part(
-        f"{FEW_STEPS} less the steps until it is past {int(config['descent_steps'])} plain ones, "
-        "in the margin and in (2), (3), (4)",
+        f"{FEW_STEPS} minus the steps until normalised descent passes "
+        f"{int(config['descent_steps'])} plain steps in the margin and in (2), (3), (4)",
         {seed: float(FEW_STEPS - count) for seed, count in steps.items()},
     )
     return judge_effects([part], margin=0.0, unit="steps")
 
 
-@_beyond(
+@_own_finding(
     "invariants",
-    "Gradient flow on the layer-peeled model conserves W'W - H'H, features being rows, and the sum "
-    "of the classifiers; so does the computed one, to its end.",
+    "Gradient flow on the layer-peeled model conserves W'W - H'H, with features as rows, and the "
+    "sum of the classifiers. The computed flow conserves them to its end.",
     figure="fig2_flow",
 )
 def flow_keeps_its_invariants(numbers: Numbers) -> Finding:
     drifts = {
-        one["seed"]: float(one["last"]["flow"]["invariant_drift"]) for one in numbers["per_seed"]
+        seed["seed"]: float(seed["last"]["flow"]["invariant_drift"]) for seed in numbers["per_seed"]
     }
     part = Share("drift below 1e-8", {seed: drift < 1e-8 for seed, drift in drifts.items()})
-    found = judge_shares([part])
-    evidence = f"largest drift {number(max(drifts.values()))}; {found.evidence}"
-    return Finding(found.verdict, evidence, found.numbers)
+    finding = judge_shares([part])
+    evidence = f"largest drift {number(max(drifts.values()))}; {finding.evidence}"
+    return Finding(finding.verdict, evidence, finding.numbers)

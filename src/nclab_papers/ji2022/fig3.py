@@ -3,11 +3,11 @@
 Claim: norms and angles come within 0.1 of collapse, and every quantity decreases or stays small.
 Source: ji2022, Fig. 3
 
-Every claim is open until the size of the paper is reached, and says how far it got and what is
-found there; it is open, too, while a seed is short of accuracy 1: the paper speaks of the
-terminal phase of training. It names VGG-13 by its publication, which has fully connected layers and
-no batch norm, and does not say which variant it trained: every verdict says which one its numbers
-come from, and is open with another than the publication's.
+Every claim stays open until training reaches the paper's size; its evidence says how far training
+got and what it shows there. A claim also stays open while a seed has not reached accuracy 1, as the
+paper speaks of the terminal phase of training. The paper names VGG-13 by its publication, which has
+fully connected layers and no batch norm, and does not say which variant it trained. Every finding
+names the variant of its networks, and stays open for another variant than the published one.
 """
 
 import math
@@ -15,26 +15,27 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from nclab.claims.claim import Claim, Finding, Judge, Kind, Numbers, Verdict, claim
-from nclab.claims.judging import (
-    Part,
-    Share,
-    judge_effects,
-    judge_shares,
-)
-from nclab.claims.paper import run_jobs
-from nclab.claims.tables import Table
-from nclab.engine import LOCAL, Engine, Job
+from nclab.claims.judging import Part, Share, judge_effects, judge_shares
+from nclab.claims.tables import Column, Table, list_rows
+from nclab.engine import LOCAL, Engine
 from nclab.errors import NclabError, NclabWarning
 from nclab.figures.picture import Panel, Picture, Reference, Series
-from nclab.records import read_run
 from nclab.training.data import fashion_mnist
-from nclab_papers.ji2022.decay_models import FEWEST, advantage, fall
-from nclab_papers.ji2022.vgg_training import KIND, Config, read_rows, train
+from nclab_papers.ji2022.vgg_training import (
+    KIND,
+    Config,
+    PlannedRun,
+    Rows,
+    by_seed,
+    is_finished,
+    read_rows,
+    train_runs,
+)
 
 QUICK = Config()
 FULL = Config(
@@ -52,8 +53,9 @@ PRESETS = {
     "paper": FULL,
     "published": replace(FULL, batch_norm=False, dense=4096),
 }
-"""accelerated departs from the paper: clipped gradients and a rate that follows the loss; paper and
-published have its size, the latter with the layers of VGG-13's publication."""
+"""Configurations. "accelerated" departs from the paper: it clips gradients, and its learning rate
+follows the loss. "paper" and "published" have the paper's size; "published" has the layers of
+VGG-13's publication."""
 
 NORMS = ("nc2_norm_variation_means", "nc2_norm_variation_weights")
 WITHIN = "nc1_within_variation"
@@ -61,46 +63,61 @@ COSINES = ("nc2_equiangularity_means", "nc2_equiangularity_weights")
 DUALITY = "nc3_self_duality"
 QUANTITIES = (*NORMS, WITHIN, *COSINES, DUALITY)
 COLUMNS = ("(a) M", "(a) W", "(b)", "(c) M", "(c) W", "(d)")
-"""Of the table, for the quantities; M are the class means, W the classifiers."""
+"""Short names of the quantities; M stands for class means, W for classifiers."""
 PANELS = (
-    ("(a) norms vary by", NORMS, ("class means", "classifiers")),
+    ("(a) variation of norms", NORMS, ("class means", "classifiers")),
     ("(b) within-class variation", (WITHIN,), ("features",)),
-    ("(c) cosines off −1/(C−1) by", COSINES, ("class means", "classifiers")),
+    ("(c) deviation from equal angles", COSINES, ("class means", "classifiers")),
     ("(d) distance from self-duality", (DUALITY,), ("features and classifiers",)),
 )
-"""Title, quantities and their labels."""
+"""Title, quantities and labels of every panel."""
 
 SMALL = 0.1
-"""The paper's "small value"."""
+"""The "small value" of the paper."""
 FIRST_EPOCH = 2
-"""Drawn; log t of earlier ones is not above 0."""
+"""First epoch that is drawn; log t must be above 0."""
 LINEAR_FROM = 100
 """Epoch from which the paper sees a straight line."""
 NET_FALL = 0.5
-"""Of all pairs of measurements three in four fall."""
+"""Smallest net fall of a quantity that decreases: three of four pairs of measurements fall."""
+LAWS: dict[str, Callable[[float], float]] = {
+    "(log t)^-r": lambda t: math.log(math.log(t)),
+    "power law": math.log,
+    "exponential": float,
+}
+"""Laws of decay, each with the function of time in which the log of the quantity is linear."""
+FEWEST = 5
+"""Fewest points from which a law is fitted."""
+NOISE = 1e-3
+"""Smallest relative error that a fit assumes for measurements of a network."""
 
-Rows = Sequence[Mapping[str, Any]]
 Seeds = Mapping[int, Rows]
 
 
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """One process for each seed that is not finished.
+    """Train one network for each seed, and gather its measurements.
 
-    Finished runs below `out` are taken as they are, stopped ones go on.
+    Finished runs below `out` are reused; stopped runs continue.
     """
     if not seeds or len(set(seeds)) < len(seeds):
         raise NclabError(f"Expected different seeds, at least one; got {list(seeds)}.")
     folders = {seed: out / KIND / config.run_name(seed) for seed in seeds}
     missing = [
-        Planned(f"seed {seed}", folder, config, seed)
+        PlannedRun(f"seed {seed}", folder, config, seed)
         for seed, folder in folders.items()
         if not is_finished(folder)
     ]
     if missing:
-        fashion_mnist.load()  # here, so that one line says what is missing
-        _warn_of_the_time(config)
+        fashion_mnist.load()  # raises one clear error before any process starts
+        if config.device == "auto" and config.torch_device == "cpu":
+            warnings.warn(
+                "No GPU found: at full width this takes weeks on a CPU. It can be stopped and "
+                "started again; preset quick takes minutes.",
+                NclabWarning,
+                stacklevel=2,
+            )
         train_runs(missing, engine=engine)
     return {
         "config": asdict(config),
@@ -111,91 +128,36 @@ def run(
     }
 
 
-def is_finished(folder: Path) -> bool:
-    """Whether a run is there, to its end."""
-    return folder.exists() and read_run(folder).state == "finished"
-
-
-def _warn_of_the_time(config: Config) -> None:
-    if config.device == "auto" and config.place == "cpu":
-        warnings.warn(
-            "No GPU found: at full width this takes weeks on a CPU. It can be stopped and "
-            "started again; preset quick takes minutes.",
-            NclabWarning,
-            stacklevel=3,
-        )
-
-
-class Planned(NamedTuple):
-    """A run that is to be made or gone on with."""
-
-    name: str
-    folder: Path
-    config: Config
-    seed: int
-
-
-def train_runs(runs: Sequence[Planned], *, engine: Engine) -> None:
-    """Train networks, in this order, one process each; raises for the first that failed."""
-    # Absolute, as a cluster's processes have working folders of their own.
-    jobs = [Job(one.name, train, (one.folder.absolute(), one.config, one.seed)) for one in runs]
-    workers = None
-    if any(one.config.place != "cpu" for one in runs):
-        engine, workers = LOCAL, 1  # a graphics card is fed by one process of its own machine
-    total = sum(one.config.epochs for one in runs)
-    folder = runs[0].folder.absolute().parent
-    run_jobs(jobs, "VGG-13", engine=engine, total=total, folder=folder, workers=workers)
-
-
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Start and end of every seed."""
-    names = ("epoch", "accuracy", "loss", *QUANTITIES)
-    return [
-        Table(
-            f"{_title(numbers)}, first and last measurement of class means M and classifiers W",
-            ("seed", *names[:3], *COLUMNS),
-            [
-                (str(seed), *("–" if row[name] is None else f"{row[name]:.3g}" for name in names))
-                for seed, rows in by_seed(numbers["rows"]).items()
-                for row in (rows[0], rows[-1])
-            ],
-        )
-    ]
-
-
-def by_seed(rows: Rows) -> dict[int, list[Mapping[str, Any]]]:
-    """The rows of every seed, by epoch.
-
-    >>> by_seed([{"seed": 1, "epoch": 2}, {"seed": 1, "epoch": 1}])
-    {1: [{'seed': 1, 'epoch': 1}, {'seed': 1, 'epoch': 2}]}
-    """
-    seeds = sorted({row["seed"] for row in rows})
-    return {
-        seed: sorted((row for row in rows if row["seed"] == seed), key=lambda row: row["epoch"])
-        for seed in seeds
-    }
+    """Return the first and the last measurement of every seed."""
+    title = f"{_title(numbers)}, first and last measurement of class means M and classifiers W"
+    ends = [row for rows in by_seed(numbers["rows"]).values() for row in (rows[0], rows[-1])]
+    names = {"epoch": "epoch", "accuracy": "accuracy", "loss": "loss"}
+    names |= dict(zip(QUANTITIES, COLUMNS, strict=True))
+    columns = [Column(heading, name, ".3g") for name, heading in names.items()]
+    return [list_rows(title, ends, [Column("seed", "seed", "d"), *columns])]
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """The paper's four panels."""
-    name = "ji2022_fig3" if _plain(numbers["config"]) else "ji2022_fig3_accelerated"
+    """Return the paper's four panels."""
+    name = "ji2022_fig3" if is_plain(numbers["config"]) else "ji2022_fig3_accelerated"
     return [panels(numbers["rows"], title=_title(numbers), name=name)]
 
 
 def _title(numbers: Mapping[str, Any]) -> str:
     config = numbers["config"]
-    how = "SGD" if _plain(config) else "accelerated SGD (a departure)"
+    optimizer = "SGD" if is_plain(config) else "accelerated SGD (a departure)"
     width = "" if config["width"] == 1 else f" × {config['width']:g}"
-    return f"VGG-13{width}, {config['images']} images of FashionMNIST, {how}, no weight decay"
+    return f"VGG-13{width}, {config['images']} images of FashionMNIST, {optimizer}, no weight decay"
 
 
-def _plain(config: Mapping[str, Any]) -> bool:
-    """Whether the rate is constant and gradients are as they are."""
+def is_plain(config: Mapping[str, Any]) -> bool:
+    """Return whether the learning rate is constant and gradients are not clipped."""
     return Config(clip=config["clip"], power=config["power"]).variant == "plain"
 
 
 def panels(rows: Rows, *, title: str, name: str = "ji2022_fig3") -> Picture:
-    """The four panels; lines are means over the seeds, bands reach from the least to the greatest.
+    """Return the four panels: means over the seeds, with bands from the smallest to the largest.
 
     Source: ji2022, Fig. 3
 
@@ -219,7 +181,7 @@ def panels(rows: Rows, *, title: str, name: str = "ji2022_fig3") -> Picture:
             "log t, t in epochs",
             "",
             tuple(
-                _series(rows, shared, quantity, label, colour, spread=seeds > 1)
+                _series(rows, shared, quantity, label, colour, several=seeds > 1)
                 for colour, (quantity, label) in enumerate(zip(names, labels, strict=True))
             ),
             x_scale="loglog",
@@ -228,20 +190,19 @@ def panels(rows: Rows, *, title: str, name: str = "ji2022_fig3") -> Picture:
         )
         for panel_title, names, labels in PANELS
     )
-    spread = f" Lines are means over {seeds} seeds, bands the range." if seeds > 1 else ""
-    return Picture(
-        name,
-        title,
-        drawn,
-        columns=4,
-        caption="Logarithm of each quantity over log log t, as in ji2022, Fig. 3; a line of slope "
-        f"−1 would be 1/log t.{spread}",
+    caption = (
+        "Each quantity against log t on logarithmic axes, as in ji2022, Fig. 3. A line of slope −1 "
+        "would be 1/log t."
     )
+    if seeds > 1:
+        caption += f" Lines: mean over {seeds} seeds. Bands: range over the seeds."
+    return Picture(name, title, drawn, columns=4, caption=caption)
 
 
 def _series(
-    rows: Rows, epochs: Sequence[int], name: str, label: str, colour: int, *, spread: bool
+    rows: Rows, epochs: Sequence[int], name: str, label: str, colour: int, *, several: bool
 ) -> Series:
+    """Return a quantity over epochs, with a gap where no seed has measured it."""
     columns = [
         [row[name] for row in rows if row["epoch"] == epoch and row[name] is not None]
         for epoch in epochs
@@ -250,63 +211,68 @@ def _series(
         label,
         [math.log(epoch) for epoch in epochs],
         [sum(values) / len(values) if values else None for values in columns],
-        low=[min(values, default=None) for values in columns] if spread else None,
-        high=[max(values, default=None) for values in columns] if spread else None,
+        low=[min(values, default=None) for values in columns] if several else None,
+        high=[max(values, default=None) for values in columns] if several else None,
         colour=colour,
         style="solid" if colour == 0 else "dashed",
     )
 
 
-def _trained(id: str, source: str, text: str, *, code: str = "") -> Callable[[Judge], Claim]:
-    """A claim of the paper about this training, from the judge below it."""
+def _training_claim(id: str, source: str, text: str, *, code: str = "") -> Callable[[Judge], Claim]:
+    """Return a decorator that makes a claim about this training from its judge."""
     text = f"VGG-13 on FashionMNIST without weight decay: {text}"
     return claim(
         id, Kind.RESULT, text, source, needs="ji2022_fig3", code=code, figure="ji2022_fig3"
     )
 
 
-@_trained(
+@_training_claim(
     "ji2022/fig-3a",
     "ji2022, Fig. 3 (a) “that of the classifier’s norms are below 0.1 after 500 epochs”",
     "Both variations of norms end below 0.1.",
 )
 def fig_3a(numbers: Numbers) -> Finding:
-    return _judged(numbers, lambda seeds: judge_effects(_ends_small(seeds, NORMS), margin=0.0))
+    return _at_paper_size(
+        numbers, lambda seeds: judge_effects(_ends_small(seeds, NORMS), margin=0.0)
+    )
 
 
-@_trained(
+@_training_claim(
     "ji2022/fig-3b",
     "ji2022, Fig. 3 (b) “decreases approximately linearly with respect to”",
     "From epoch 100 on, log of the within-class variation falls in a line over log log t.",
 )
 def fig_3b(numbers: Numbers) -> Finding:
-    return _judged(numbers, line_in_log_log_t)
+    return _at_paper_size(numbers, line_in_log_log_t)
 
 
-@_trained(
+@_training_claim(
     "ji2022/fig-3c",
     "ji2022, Fig. 3 (c) “that of the classifiers decrease and are below 0.1”",
     "Both cosine deviations fall and end below 0.1.",
 )
 def fig_3c(numbers: Numbers) -> Finding:
     def falls_and_ends_small(seeds: Seeds) -> Finding:
-        falls = [_falls(seeds, name)._replace(margin=NET_FALL) for name in COSINES]
+        falls = [_net_fall_part(seeds, name)._replace(margin=NET_FALL) for name in COSINES]
         return judge_effects([*_ends_small(seeds, COSINES), *falls], margin=0.0)
 
-    return _judged(numbers, falls_and_ends_small)
+    return _at_paper_size(numbers, falls_and_ends_small)
 
 
-@_trained(
+@_training_claim(
     "ji2022/fig-3d",
     "ji2022, Fig. 3 (d) “decreases during training towards self-duality”",
     "The distance from self-duality decreases.",
     code="nclab_papers.ji2022.fig3.net_fall",
 )
 def fig_3d(numbers: Numbers) -> Finding:
-    return _judged(numbers, lambda seeds: judge_effects([_falls(seeds, DUALITY)], margin=NET_FALL))
+    return _at_paper_size(
+        numbers,
+        lambda seeds: judge_effects([_net_fall_part(seeds, DUALITY)], margin=NET_FALL),
+    )
 
 
-@_trained(
+@_training_claim(
     "ji2022/sec-4-realistic",
     "ji2022, Sec. 4 “either decrease or stay in small values during the training”",
     "All six quantities decrease or stay in small values.",
@@ -318,16 +284,17 @@ def sec_4_realistic(numbers: Numbers) -> Finding:
         for name, column in zip(QUANTITIES, COLUMNS, strict=True):
             curves = {seed: [row[name] for row in rows] for seed, rows in seeds.items()}
             happened = {
-                seed: net_fall(y) > NET_FALL or max(y) < SMALL for seed, y in curves.items()
+                seed: net_fall(values) > NET_FALL or max(values) < SMALL
+                for seed, values in curves.items()
             }
             parts.append(Share(f"{column} decreases or stays below {SMALL:g}", happened))
         return judge_shares(parts)
 
-    return _judged(numbers, small_or_falling)
+    return _at_paper_size(numbers, small_or_falling)
 
 
 def net_fall(values: Sequence[float]) -> float:
-    """Of all pairs of values, the share of which the later is smaller less that where it is larger.
+    """Return the share of pairs whose later value is smaller, minus the share where it is larger.
 
     >>> net_fall([3.0, 1.0, 2.0]), net_fall([1.0, 1.0, 1.0])
     (0.3333333333333333, 0.0)
@@ -337,44 +304,97 @@ def net_fall(values: Sequence[float]) -> float:
     return float(np.sign(y[earlier] - y[later]).mean())
 
 
-def _falls(seeds: Seeds, name: str) -> Part:
-    """How much more a quantity falls than it rises."""
+def _net_fall_part(seeds: Seeds, name: str) -> Part:
     return Part(
-        f"{COLUMNS[QUANTITIES.index(name)]}: share of pairs that fall less share that rise",
+        f"{COLUMNS[QUANTITIES.index(name)]}: share of pairs that fall minus share that rise",
         {seed: net_fall([row[name] for row in rows]) for seed, rows in seeds.items()},
     )
 
 
 def _ends_small(seeds: Seeds, names: Sequence[str]) -> list[Part]:
-    """The quantities at the end, beside the paper's small value."""
+    """Return how far the quantities are below the paper's small value at the end."""
     return [
         Part(
-            f"{SMALL:g} less {COLUMNS[QUANTITIES.index(name)]} at the end",
+            f"{SMALL:g} minus {COLUMNS[QUANTITIES.index(name)]} at the end",
             {seed: SMALL - rows[-1][name] for seed, rows in seeds.items()},
         )
         for name in names
     ]
 
 
-def line_in_log_log_t(seeds: Seeds) -> Finding:
-    """Whether the variation within classes falls, and in a line over log log t rather than another.
+def held_out(times: Sequence[float], values: Sequence[float], law: str) -> float:
+    """Return the mean log density of each point under the fit of a law to all other points.
 
-    Other laws are a power law and an exponential in t; each is judged by the points it has not
-    seen.
+    The density is Student's predictive distribution of the straight line.
+
+    >>> times = [100, 150, 200, 300, 400, 500]
+    >>> values = [1 / math.log(t) for t in times]
+    >>> densities = {law: held_out(times, values, law) for law in LAWS}
+    >>> max(densities, key=densities.get)
+    '(log t)^-r'
+    """
+    from scipy.stats import t as student
+
+    x = np.array([LAWS[law](time) for time in times])
+    y = np.log(np.asarray(values, dtype=np.float64))
+    if len(x) < FEWEST:
+        raise ValueError(f"Expected at least {FEWEST} points, got {len(x)}.")
+    densities = []
+    for index in range(len(x)):
+        others = np.arange(len(x)) != index
+        slope, level = np.polyfit(x[others], y[others], 1)
+        freedom = int(others.sum()) - 2
+        variance = float(np.square(y[others] - slope * x[others] - level).sum()) / freedom
+        centred = x[others] - x[others].mean()
+        leverage = 1 / others.sum()
+        leverage += (x[index] - x[others].mean()) ** 2 / float(centred @ centred)
+        width = math.sqrt(max(variance, NOISE**2) * (1 + leverage))
+        densities.append(float(student.logpdf(y[index], freedom, slope * x[index] + level, width)))
+    return math.fsum(densities) / len(densities)
+
+
+def advantage(times: Sequence[float], values: Sequence[float]) -> float:
+    """Return how much better a power of log t predicts a point than the best other law.
+
+    >>> times = [100, 150, 200, 300, 400, 500]
+    >>> advantage(times, [1 / math.log(t) for t in times]) > 0
+    True
+    >>> advantage(times, [t**-0.5 for t in times]) < 0
+    True
+    """
+    claimed, *others = (held_out(times, values, law) for law in LAWS)
+    return claimed - max(others)
+
+
+def fall(times: Sequence[float], values: Sequence[float]) -> float:
+    """Return minus the slope of the log of a quantity against log log t.
+
+    >>> round(fall([100, 200, 400], [1 / math.log(t) for t in (100, 200, 400)]), 9)
+    1.0
+    """
+    x = [LAWS["(log t)^-r"](time) for time in times]
+    return -float(np.polyfit(x, np.log(values), 1)[0])
+
+
+def line_in_log_log_t(seeds: Seeds) -> Finding:
+    """Judge whether the variation within classes falls in a straight line over log log t.
+
+    The other laws are a power law and an exponential in t. Each law is judged by how well it
+    predicts the points that its fit did not use.
     """
     late = {
         seed: [row for row in rows if row["epoch"] >= LINEAR_FROM] for seed, rows in seeds.items()
     }
     if min(map(len, late.values())) < FEWEST:
-        why = f"fewer than {FEWEST} measurements from epoch {LINEAR_FROM} on"
-        return Finding(Verdict.OPEN, why, {})
+        reason = f"fewer than {FEWEST} measurements from epoch {LINEAR_FROM} on"
+        return Finding(Verdict.OPEN, reason, {})
     curves = {
         seed: ([row["epoch"] for row in rows], [row[WITHIN] for row in rows])
         for seed, rows in late.items()
     }
     parts = [
         Part(
-            "log likelihood of a held-out point, less that of the better other law",
+            "log likelihood of a held-out point, minus that of the best other law",
             {seed: advantage(*curve) for seed, curve in curves.items()},
         ),
         Part(
@@ -385,20 +405,22 @@ def line_in_log_log_t(seeds: Seeds) -> Finding:
     return judge_effects(parts, margin=0.0)
 
 
-def _judged(numbers: Numbers, find: Callable[[Seeds], Finding]) -> Finding:
-    """What is found at the paper's size; below it the verdict is open and tells what was found."""
+def _at_paper_size(numbers: Numbers, judge: Callable[[Seeds], Finding]) -> Finding:
+    """Judge the rows; below the paper's size, return an open finding that tells the result."""
     config, seeds = numbers["config"], by_seed(numbers["rows"])
-    early = _too_early(seeds)
-    found = Finding(Verdict.OPEN, early, {}) if early else find(seeds)
-    far = how_far(config)
-    if not far or found.verdict is Verdict.OPEN:
-        return Finding(found.verdict, f"{network(config)}; {found.evidence}", found.numbers)
-    evidence = f"{far}; there {found.verdict.value}: {found.evidence}"
-    return Finding(Verdict.OPEN, evidence, {**found.numbers, "there": found.verdict.value})
+    reason = _why_too_early(seeds)
+    finding = Finding(Verdict.OPEN, reason, {}) if reason else judge(seeds)
+    progress = how_far(config)
+    if not progress or finding.verdict is Verdict.OPEN:
+        evidence = f"{network(config)}; {finding.evidence}"
+        return Finding(finding.verdict, evidence, finding.numbers)
+    verdict = finding.verdict.value
+    evidence = f"{progress}; at this size {verdict}: {finding.evidence}"
+    return Finding(Verdict.OPEN, evidence, {**finding.numbers, "there": verdict})
 
 
 def how_far(config: Mapping[str, Any]) -> str:
-    """How far a training got on the way to the paper's, and with which layers; empty at its end.
+    """Return a training's size compared with the paper's, and its variant; empty at paper size.
 
     >>> how_far(asdict(QUICK)).partition(", VGG")[0]
     '1000 of 60000 images, width 0.125 of 1, 200 of 500 epochs'
@@ -409,32 +431,32 @@ def how_far(config: Mapping[str, Any]) -> str:
     """
     paper = PRESETS["published"]
     reached = all(config[name] >= getattr(paper, name) for name in ("images", "width", "epochs"))
-    if reached and _plain(config) and network(config) == network(asdict(paper)):
+    if reached and is_plain(config) and network(config) == network(asdict(paper)):
         return ""
     text = (
         f"{config['images']} of {paper.images} images, width {config['width']:g} of "
         f"{paper.width:g}, {config['epochs']} of {paper.epochs} epochs, {network(config)}"
     )
-    return text if _plain(config) else f"{text}, accelerated"
+    return text if is_plain(config) else f"{text}, accelerated"
 
 
 def network(config: Mapping[str, Any]) -> str:
-    """The variant of VGG-13, by what the paper does not say of it.
+    """Return the variant of VGG-13, by the layers that the paper does not specify.
 
     >>> network(asdict(PRESETS["published"]))
     'VGG-13 without batch norm, with its fully connected layers (no dropout)'
     """
     dense = config.get("dense", 0)
-    its = "its" if dense == PRESETS["published"].dense else "other"
-    layers = f"with {its} fully connected layers (no dropout)"
+    which = "its" if dense == PRESETS["published"].dense else "other"
+    layers = f"with {which} fully connected layers (no dropout)"
     return (
         f"VGG-13 {'with' if config['batch_norm'] else 'without'} batch norm, "
         f"{layers if dense else 'without its fully connected layers'}"
     )
 
 
-def _too_early(seeds: Seeds) -> str | None:
-    """Why nothing can be said yet, if so."""
+def _why_too_early(seeds: Seeds) -> str:
+    """Return why the rows cannot be judged yet, or an empty text."""
     if not seeds:
         return "no measurements"
     for seed, rows in seeds.items():
@@ -442,4 +464,4 @@ def _too_early(seeds: Seeds) -> str | None:
         if unknown:
             return f"seed {seed} has measurements without {', '.join(unknown)}"
     short = [str(seed) for seed, rows in seeds.items() if rows[-1]["accuracy"] < 1]
-    return f"accuracy 1 is not reached by seed {', '.join(short)}" if short else None
+    return f"seed {', '.join(short)} has not reached accuracy 1" if short else ""

@@ -15,9 +15,9 @@ import numpy as np
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import holds_if, max_abs
 from nclab.text import number
-from nclab.ulpm.landscape import square_norm
 from nclab.ulpm.examination import example_point, example_problem
 from nclab.ulpm.flow import flow
+from nclab.ulpm.landscape import square_norm
 from nclab.ulpm.problem import (
     Array,
     Problem,

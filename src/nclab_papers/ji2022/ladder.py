@@ -1,11 +1,11 @@
-"""The ladder to Figure 3 of ji2022: the same training, from small to the paper's size, by cost.
+"""Training on the way to Figure 3 of ji2022: VGG-13 at growing sizes, the cheapest first.
 
 Claim: what VGG-13 on FashionMNIST does at the paper's size, seen from the sizes below it.
 Source: ji2022, Fig. 3
 
-Rungs differ in images, width, batch norm and VGG's fully connected layers; all else, 500 epochs
-included, is the paper's training. They are climbed in the order of their cost, as far as the hours
-of the preset go; each can be stopped and gone on with, and those that are done are never redone.
+A rung is one size of this ladder: images, width, batch norm and fully connected layers. All else,
+including 500 epochs, is the paper's training. Rungs are trained in the order of their cost, within
+the hours of the preset. A stopped rung continues; a finished rung is never trained again.
 """
 
 import math
@@ -17,36 +17,36 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nclab.claims.tables import Table, group, mean_and_deviation
+from nclab.claims.pictures import mean_points
+from nclab.claims.tables import Column, Table, group, list_rows, mean_and_deviation
 from nclab.engine import LOCAL, Engine
 from nclab.errors import NclabError
 from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.text import number
 from nclab.training.data import fashion_mnist
-from nclab_papers.ji2022.fig3 import (
-    COLUMNS,
-    QUANTITIES,
-    SMALL,
-    Planned,
-    by_seed,
-    is_finished,
-    train_runs,
-)
+from nclab_papers.ji2022.fig3 import COLUMNS, QUANTITIES, SMALL
 from nclab_papers.ji2022.fig3 import PANELS as QUANTITY_PANELS
 from nclab_papers.ji2022.fig3 import PRESETS as FIGURE
-from nclab_papers.ji2022.vgg_training import KIND, read_rows
+from nclab_papers.ji2022.vgg_training import (
+    KIND,
+    PlannedRun,
+    by_seed,
+    is_finished,
+    read_rows,
+    train_runs,
+)
 from nclab_papers.ji2022.vgg_training import Config as Training
 
 MICROSECONDS = {0.125: 520.0, 0.25: 1200.0, 0.5: 3600.0}
-"""Of one core for an image in an epoch at these widths, from short runs; measuring included."""
+"""Time of one core per image and epoch, by width, measuring included; taken from short runs."""
 PUBLISHED = 4096
 """Outputs of VGG's fully connected layers."""
 FEWEST = 4
-"""Rungs of one kind from which a trend is fitted: it has three numbers."""
+"""Fewest rungs to which a trend is fitted; the fit has three parameters."""
 
 
 class Rung(NamedTuple):
-    """A size below the paper's."""
+    """One size of the ladder, below the size of the paper."""
 
     images: int
     width: float
@@ -55,7 +55,7 @@ class Rung(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In a few words.
+        """Return a short name.
 
         >>> Rung(1000, 0.125, dense=True).name
         '1000 × 0.125, dense'
@@ -66,7 +66,7 @@ class Rung(NamedTuple):
 
     @property
     def preset(self) -> str:
-        """The preset that climbs this rung alone.
+        """Return the name of the preset that trains only this rung.
 
         >>> Rung(1000, 0.125, batch_norm=False).preset
         '1000x0.125-no-norm'
@@ -75,7 +75,7 @@ class Rung(NamedTuple):
 
     @property
     def hours(self) -> float:
-        """Of one core for one seed, 500 epochs, as short runs let expect.
+        """Return the expected hours of one core for 500 epochs of one seed.
 
         >>> round(Rung(1000, 0.125).hours, 2)
         0.07
@@ -94,29 +94,27 @@ RUNGS = tuple(
         key=lambda rung: rung.hours,
     )
 )
-"""In the order of their cost."""
-
-
+"""All rungs in the order of their cost."""
 TRAINING = replace(FIGURE["paper"], device="cpu")
 
 
 @dataclass(frozen=True)
 class Config:
-    """How far the ladder is climbed."""
+    """Which rungs are trained."""
 
     rungs: int = len(RUNGS)
-    """So many of the cheapest."""
+    """Number of rungs to consider, cheapest first."""
     hours: float = 1000.0
-    """Of one core for each seed: rungs beyond them are left for later, unless they are done."""
+    """Hours of one core per seed; rungs beyond them are only gathered if they are finished."""
     only: str = ""
-    """The preset of the one rung to climb; empty for all that the hours allow."""
+    """Preset of the only rung to train; empty for all rungs within the hours."""
     training: Training = TRAINING
-    """What all rungs share; their images, width, norm and layers are their own."""
+    """Training of all rungs; each rung replaces images, width, batch norm and layers."""
     shrink: int = 1
-    """Divides the images, for a look at the machinery."""
+    """Divisor of the images, for quick trials."""
 
     def of(self, rung: Rung) -> Training:
-        """The training of a rung."""
+        """Return the training of a rung."""
         return replace(
             self.training,
             images=rung.images // self.shrink,
@@ -125,16 +123,16 @@ class Config:
             dense=PUBLISHED if rung.dense else 0,
         )
 
-    def climbed(self) -> list[Rung]:
-        """The one rung that is wanted, or those that the hours allow, cheapest first."""
+    def selected(self) -> list[Rung]:
+        """Return the rung of `only`, or the rungs that the hours allow, cheapest first."""
         if self.only:
             return [rung for rung in RUNGS if rung.preset == self.only]
-        found, spent = [], 0.0
+        selected, spent = [], 0.0
         for rung in RUNGS[: self.rungs]:
             spent += rung.hours
             if spent <= self.hours:
-                found.append(rung)
-        return found
+                selected.append(rung)
+        return selected
 
 
 PRESETS = {
@@ -144,40 +142,44 @@ PRESETS = {
     "finished": Config(hours=0.0),
     **{rung.preset: Config(only=rung.preset) for rung in RUNGS},
 }
-"""paper: what two cores do for several seeds in a working day; whole: all rungs, for weeks;
-finished: none, only gathers what is done; every rung has one of its own."""
+"""Configurations. "paper" takes two cores a working day for several seeds, "whole" trains all rungs
+for weeks, and "finished" only gathers finished rungs. Every rung also has its own preset."""
 LEADS_TO = "ji2022_fig3"
-"""The experiment whose recorded evidence `furthest` stands in for while there is none."""
+"""Experiment whose missing recorded evidence is replaced by `furthest`."""
 
 
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Train what is missing, in the order of cost, and gather all rungs that are done."""
+    """Train missing runs in the order of their cost, and gather all finished rungs."""
     if not seeds or len(set(seeds)) < len(seeds):
         raise NclabError(f"Expected different seeds, at least one; got {list(seeds)}.")
     planned = {
         rung: [
-            Planned(f"{rung.name}, seed {seed}", _folder(out, config, rung, seed), training, seed)
+            PlannedRun(
+                f"{rung.name}, seed {seed}",
+                out / KIND / config.of(rung).run_name(seed),
+                config.of(rung),
+                seed,
+            )
             for seed in seeds
         ]
         for rung in RUNGS[: config.rungs]
-        for training in (config.of(rung),)
     }
-    climbed = config.climbed()
-    missing = [one for rung in climbed for one in planned[rung] if not is_finished(one.folder)]
+    selected = [run for rung in config.selected() for run in planned[rung]]
+    missing = [run for run in selected if not is_finished(run.folder)]
     if missing:
-        fashion_mnist.load()  # here, so that one line says what is missing
+        fashion_mnist.load()  # raises one clear error before any process starts
         train_runs(missing, engine=engine)
     done = {
-        rung: [one for one in runs if is_finished(one.folder)] for rung, runs in planned.items()
+        rung: [run for run in runs if is_finished(run.folder)] for rung, runs in planned.items()
     }
     return {
         "config": asdict(config),
-        "size": _size_in_words(done),
+        "size": _describe_size(done),
         "presets": [rung.preset for rung, runs in done.items() if runs],
         "seeds": list(seeds),
-        "runs": [str(one.folder.relative_to(out)) for runs in done.values() for one in runs],
+        "runs": [str(run.folder.relative_to(out)) for runs in done.values() for run in runs],
         "rungs": [
             {**rung._asdict(), "name": rung.name, "hours": rung.hours, "runs": len(done[rung])}
             for rung in planned
@@ -185,14 +187,14 @@ def run(
         "rows": [
             {"rung": rung.name, **row}
             for rung, runs in done.items()
-            for one in runs
-            for row in read_rows(one.folder)
+            for run in runs
+            for row in read_rows(run.folder)
         ],
     }
 
 
-def _size_in_words(done: Mapping[Rung, Sequence[Planned]]) -> str:
-    """How many rungs are done, and how far they reach."""
+def _describe_size(done: Mapping[Rung, Sequence[PlannedRun]]) -> str:
+    """Return how many rungs are finished, and their largest size."""
     reached = [rung for rung, runs in done.items() if runs]
     if not reached:
         return "no rung"
@@ -202,31 +204,30 @@ def _size_in_words(done: Mapping[Rung, Sequence[Planned]]) -> str:
     )
 
 
-def _folder(out: Path, config: Config, rung: Rung, seed: int) -> Path:
-    return out / KIND / config.of(rung).run_name(seed)
-
-
 def ends(numbers: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
-    """The last measurement of every seed, by rung, in the order of cost."""
-    rows = {key[0]: found for key, found in group(numbers["rows"], "rung").items()}
+    """Return the last measurement of every seed, by rung, in the order of cost."""
+    rows = {key[0]: members for key, members in group(numbers["rows"], "rung").items()}
     return {
-        rung["name"]: [one[-1] for one in by_seed(rows[rung["name"]]).values()]
+        rung["name"]: [measured[-1] for measured in by_seed(rows[rung["name"]]).values()]
         for rung in numbers["rungs"]
         if rung["name"] in rows
     }
 
 
 def furthest(numbers: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The numbers of Figure 3 at the largest rung of its kind that all seeds have reached."""
+    """Return the numbers of Figure 3 at the largest rung that all seeds have finished.
+
+    Only rungs with the networks of `ji2022_fig3` count; None if there is no such rung.
+    """
     last = ends(numbers)
     done = [
         rung
         for rung in numbers["rungs"]
-        if _plain(rung) and len(last.get(rung["name"], ())) == len(numbers["seeds"])
+        if _is_plain(rung) and len(last.get(rung["name"], ())) == len(numbers["seeds"])
     ]
     if not done:
         return None
-    rung = max(done, key=lambda one: one["images"] * one["width"] ** 2)
+    rung = max(done, key=lambda candidate: candidate["images"] * candidate["width"] ** 2)
     config = {**numbers["config"]["training"], "images": rung["images"], "width": rung["width"]}
     preset = Rung(*(rung[name] for name in Rung._fields)).preset
     command = f"nclab reproduce ji2022_ladder --preset {preset} --seeds {len(numbers['seeds'])}"
@@ -240,60 +241,61 @@ def furthest(numbers: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _plain(rung: Mapping[str, Any]) -> bool:
-    """With batch norm and without dense layers, as the networks of Figure 3 are here."""
+def _is_plain(rung: Mapping[str, Any]) -> bool:
+    """Return whether a rung has batch norm and no fully connected layers, as `ji2022_fig3` has."""
     return bool(rung["batch_norm"]) and not rung["dense"]
 
 
 class Trend(NamedTuple):
-    """What a quantity at the end does with the size, and where that leads."""
+    """Change of a quantity at the end with the size, and its extrapolation to the paper's size."""
 
     images: float
     """Change of log10 for ten times the images."""
     width: float
     """Change of log10 for twice the width."""
     images_error: float
-    """Standard errors of both."""
+    """Standard error of `images`."""
     width_error: float
+    """Standard error of `width`."""
     expected: float
-    """The quantity at the paper's size, if it goes on like this."""
+    """Extrapolated quantity at the paper's size."""
     low: float
-    """95 % of what a rung of that size would show, if so."""
+    """Lower end of the 95 % prediction interval of a rung of the paper's size."""
     high: float
 
 
 def trend(numbers: Mapping[str, Any], name: str) -> Trend | None:
-    """Least squares of log10 of a quantity over sizes; None where the rungs are too few.
+    """Fit log10 of a quantity to the size by least squares; None if there are too few rungs.
 
-    Rungs with batch norm and without dense layers count, one point each: the mean over its seeds.
+    Only rungs with batch norm and without fully connected layers count, each with its mean over
+    seeds.
 
     >>> rungs = [Rung(images, width) for images in (1000, 10_000) for width in (0.125, 0.25, 0.5)]
     >>> rows = [{"rung": r.name, "seed": 0, "epoch": 500, "q": 3 * r.images**-0.5} for r in rungs]
     >>> named = [{**rung._asdict(), "name": rung.name} for rung in rungs]
-    >>> found = trend({"rungs": named, "rows": rows}, "q")
-    >>> round(found.images, 6), round(found.width, 6), round(found.expected, 6)
+    >>> fit = trend({"rungs": named, "rows": rows}, "q")
+    >>> round(fit.images, 6), round(fit.width, 6), round(fit.expected, 6)
     (-0.5, 0.0, 0.012247)
     """
     from scipy.stats import t
 
     last = ends(numbers)
-    plain = [rung for rung in numbers["rungs"] if _plain(rung) and rung["name"] in last]
-    values = [[row[name] for row in last[rung["name"]]] for rung in plain]
-    if len(plain) < FEWEST or any(value is None or value <= 0 for one in values for value in one):
+    rungs = [rung for rung in numbers["rungs"] if _is_plain(rung) and rung["name"] in last]
+    values = [[row[name] for row in last[rung["name"]]] for rung in rungs]
+    if len(rungs) < FEWEST or any(v is None or v <= 0 for seeds in values for v in seeds):
         return None
-    x = np.array([_size(rung["images"], rung["width"]) for rung in plain])
+    x = np.array([_regressors(rung["images"], rung["width"]) for rung in rungs])
     if np.linalg.matrix_rank(x) < 3:
         return None
-    y = np.log10([fmean(one) for one in values])
+    y = np.log10([fmean(seeds) for seeds in values])
     inverse = np.linalg.inv(x.T @ x)
     fitted = inverse @ x.T @ y
-    free = len(plain) - 3
-    spread = float(np.square(y - x @ fitted).sum()) / free
-    paper = FIGURE["paper"]
-    there = np.array(_size(paper.images, paper.width))
-    reach = float(t.ppf(0.975, free)) * math.sqrt(spread * (1 + there @ inverse @ there))
-    middle = float(there @ fitted)
-    errors = np.sqrt(spread * np.diag(inverse))
+    freedom = len(rungs) - 3
+    variance = float(np.square(y - x @ fitted).sum()) / freedom
+    paper = np.array(_regressors(FIGURE["paper"].images, FIGURE["paper"].width))
+    reach = float(t.ppf(0.975, freedom)) * math.sqrt(variance * (1 + paper @ inverse @ paper))
+    middle = float(paper @ fitted)
+    errors = np.sqrt(variance * np.diag(inverse))
     return Trend(
         float(fitted[1]),
         float(fitted[2]),
@@ -305,63 +307,62 @@ def trend(numbers: Mapping[str, Any], name: str) -> Trend | None:
     )
 
 
-def _size(images: int, width: float) -> tuple[float, float, float]:
+def _regressors(images: int, width: float) -> tuple[float, float, float]:
     return 1.0, math.log10(images), math.log2(width)
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Where every rung ends, and what the rungs say of the paper's size."""
+    """Return the end of every rung, and the trends with their extrapolation."""
     last = ends(numbers)
     rows = []
     for rung in numbers["rungs"]:
-        found = last.get(rung["name"], [])
+        rungs = last.get(rung["name"], [])
         values = (
-            mean_and_deviation((row[name] for row in found), ".3g")
+            mean_and_deviation((row[name] for row in rungs), ".3g")
             for name in ("accuracy", *QUANTITIES)
         )
-        rows.append((rung["name"], f"{rung['hours']:.2g}", str(len(found)), *values))
-    trends = []
-    for name, column in zip(QUANTITIES, COLUMNS, strict=True):
-        found_trend = trend(numbers, name)
-        if found_trend is None:
-            continue
-        trends.append(
-            (
-                column,
-                f"{found_trend.images:.3f} ± {found_trend.images_error:.3f}",
-                f"{found_trend.width:.3f} ± {found_trend.width_error:.3f}",
-                number(found_trend.expected),
-                f"[{number(found_trend.low)}, {number(found_trend.high)}]",
-            )
-        )
+        rows.append((rung["name"], f"{rung['hours']:.2g}", str(len(rungs)), *values))
     epochs = numbers["config"]["training"]["epochs"]
     ladder = Table(
         f"Rungs below Figure 3 (images × width), {epochs} epochs; last measurement, mean ± "
         "deviation over seeds; M class means, W classifiers",
-        ("rung", "core hours a seed", "seeds", "accuracy", *COLUMNS),
+        ("rung", "core hours per seed", "seeds", "accuracy", *COLUMNS),
         rows,
     )
-    if not trends:
-        return [ladder]
-    return [
-        ladder,
-        Table(
-            "Change of log10 of a quantity with the size, ± standard error, and where it leads at "
-            "60000 images and width 1, with 95 % of what a network there would show if so",
-            ("quantity", "ten times the images", "twice the width", "expected", "interval"),
-            trends,
-        ),
+    fits = [
+        {"quantity": column, **fit._asdict()}
+        for name, column in zip(QUANTITIES, COLUMNS, strict=True)
+        if (fit := trend(numbers, name))
     ]
+    if not fits:
+        return [ladder]
+    trends = list_rows(
+        "Change of log10 of a quantity with the size, ± standard error, and its extrapolation to "
+        "60000 images and width 1 with a 95 % prediction interval",
+        fits,
+        [
+            Column("quantity", "quantity"),
+            Column("ten times the images", _with_error("images")),
+            Column("twice the width", _with_error("width")),
+            Column("expected", "expected", ""),
+            Column("interval", lambda fit: f"[{number(fit['low'])}, {number(fit['high'])}]"),
+        ],
+    )
+    return [ladder, trends]
+
+
+def _with_error(name: str) -> Any:
+    return lambda fit: f"{fit[name]:.3f} ± {fit[f'{name}_error']:.3f}"
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """The four quantities at the end over the rungs, and what is expected at the paper's size."""
+    """Return the quantities at the end of every rung, and their extrapolation."""
     last = ends(numbers)
     if not last:
         return []
     trends = {name: trend(numbers, name) for name in QUANTITIES}
-    led = any(trends.values())  # to the paper's size
-    ticks = tuple(range(len(last) + led))
+    extrapolated = any(trends.values())
+    ticks = tuple(range(len(last) + extrapolated))
     panels = []
     for title, names, labels in QUANTITY_PANELS:
         series = []
@@ -369,30 +370,18 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
             values = [
                 [row[name] for row in rows if row[name] is not None] for rows in last.values()
             ]
-            series.append(
-                Series(
-                    label,
-                    list(ticks[: len(last)]),
-                    [fmean(one) if one else None for one in values],
-                    low=[min(one, default=None) for one in values],
-                    high=[max(one, default=None) for one in values],
-                    colour=colour,
-                    marker="filled",
-                    style="none",
-                )
-            )
-            found = trends[name]
-            if found is not None:
+            x, (_, y, low, high, *_) = list(ticks[: len(last)]), mean_points(label, values)
+            points = Series(label, x, y, low, high, colour=colour, style="none", marker="filled")
+            series.append(points)
+            if fit := trends[name]:
                 series.append(
-                    Series(
-                        f"{label}, expected",
-                        [ticks[-1]],
-                        [found.expected],
-                        low=[found.low],
-                        high=[found.high],
-                        colour=colour,
+                    points._replace(
+                        label=f"{label}, expected",
+                        x=[ticks[-1]],
+                        y=[fit.expected],
+                        low=[fit.low],
+                        high=[fit.high],
                         marker="hollow",
-                        style="none",
                     )
                 )
         panels.append(
@@ -404,22 +393,14 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
                 y_scale="log",
                 references=(Reference("0.1", y=SMALL),) if len(names) > 1 else (),
                 x_ticks=tuple(map(float, ticks)),
-                x_names=(*last, *(["the paper's"] if led else [])),
+                x_names=(*last, *(["the paper's"] if extrapolated else [])),
             )
         )
-    return [
-        Picture(
-            "ji2022_ladder",
-            "The way to Figure 3: where training ends at every size",
-            tuple(panels),
-            columns=2,
-            caption="The last measurement of every rung (images × width), mean and range over seeds"
-            + (
-                "; hollow, where the trend of the rungs with batch norm leads at the paper's size, "
-                "with its 95 % interval."
-                if led
-                else "."
-            ),
-            panel_size=(4.6, 3.2),
+    caption = "The last measurement of every rung (images × width): mean and range over seeds."
+    if extrapolated:
+        caption += (
+            " Hollow: extrapolation of the rungs with batch norm to the paper's size, with its "
+            "95 % prediction interval."
         )
-    ]
+    title = "On the way to Figure 3: where training ends at every size"
+    return [Picture("ji2022_ladder", title, tuple(panels), 2, caption, panel_size=(4.6, 3.2))]

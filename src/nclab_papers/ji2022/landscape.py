@@ -8,9 +8,17 @@ import numpy as np
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import holds_if, max_abs
 from nclab.text import number
-from nclab.ulpm.landscape import hessian_product, smallest_eigenpairs, square_norm, tangent
 from nclab.ulpm.examination import example_point, example_problem
-from nclab.ulpm.landscape import Escape, along_circle, escape, minimise_on_sphere
+from nclab.ulpm.landscape import (
+    Escape,
+    along_circle,
+    escape,
+    hessian_product,
+    minimise_on_sphere,
+    smallest_eigenpairs,
+    square_norm,
+    tangent,
+)
 from nclab.ulpm.problem import (
     Array,
     Problem,

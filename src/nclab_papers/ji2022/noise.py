@@ -9,8 +9,8 @@ import numpy as np
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import max_abs
 from nclab.text import number
-from nclab.ulpm.landscape import hessian_product, smallest_eigenpairs
 from nclab.ulpm.examination import example_point, example_problem
+from nclab.ulpm.landscape import hessian_product, smallest_eigenpairs
 from nclab.ulpm.problem import Array, logit_gradient
 
 DRAWS = 1_000

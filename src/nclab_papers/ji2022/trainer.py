@@ -1,4 +1,4 @@
-"""One network of any kind, trained epoch by epoch and resumable bit for bit."""
+"""Training of one network, epoch by epoch, resumable to the same bits."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nclab.errors import NclabError
 
 MODEL, MOMENTUM, GENERATOR = "model.", "momentum.", "generator"
-"""Beginnings of the names under which a checkpoint keeps its tensors."""
+"""Prefixes of the names of a checkpoint's tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +27,17 @@ class TrainerRecipe:
     """
 
     batch: int = 50
-    """Samples a step; the last batch of an epoch may be smaller."""
+    """Samples per step; the last batch of an epoch may be smaller."""
     rate: float = 0.01
     """Learning rate."""
     momentum: float = 0.9
     """Momentum, without dampening."""
     clip: float | None = None
-    """Largest norm of the gradient of all parameters; None leaves it as it is."""
+    """Largest norm of the gradient of all parameters; None for no clipping."""
     power: float = 0.0
-    """The rate is multiplied by (last epoch's mean loss)^-power where that is above 1."""
+    """The learning rate is multiplied by max(1, (last epoch's mean loss)^-power)."""
     most: float = 1.0
-    """The largest such factor."""
+    """Largest factor on the learning rate."""
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -55,15 +55,15 @@ class TrainerRecipe:
             )
 
     def rate_after(self, loss: float) -> float:
-        """The rate of the epoch that follows one with this mean loss."""
+        """Return the learning rate after an epoch with this mean loss."""
         if self.power == 0 or not loss < 1:
             return self.rate
-        # The smallest loss of a float keeps 0 ** -power away.
+        # The bound avoids 0 ** -power.
         return self.rate * min(self.most, max(loss, 1e-300) ** -self.power)
 
 
 class TrainerEpoch(NamedTuple):
-    """What the training batches of one epoch saw, each before its own step."""
+    """Mean loss and accuracy over the batches of an epoch, each before its step."""
 
     loss: float
     accuracy: float
@@ -71,9 +71,9 @@ class TrainerEpoch(NamedTuple):
 
 
 class Trainer:
-    """A network under training; its state is the weights, the momentum and the batch order.
+    """A network in training; its state is the weights, the momentum and the batch order.
 
-    The images lie in memory with their channels last, the faster order for convolutions on a CPU.
+    Images are stored with their channels last, which makes convolutions faster on a CPU.
 
     >>> inputs, labels = torch.eye(4).repeat(8, 1), torch.arange(32) % 4
     >>> recipe = TrainerRecipe(batch=8, rate=0.5)
@@ -103,9 +103,9 @@ class Trainer:
         self.labels = labels.to(device)
         self.epoch = 0
         self.loss = math.inf
-        """Mean loss of the last epoch, which the next rate may follow."""
+        """Mean loss of the last epoch; the next learning rate may depend on it."""
         self.mixed = mixed
-        """Forward passes in bfloat16 where that is safe."""
+        """Whether forward passes use bfloat16 where that is safe."""
         self._generator = torch.Generator().manual_seed(seed)
         self._optimiser = torch.optim.SGD(
             self.model.parameters(), lr=recipe.rate, momentum=recipe.momentum
@@ -113,11 +113,11 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """Steps taken so far."""
+        """Return the number of steps so far."""
         return self.epoch * math.ceil(len(self.labels) / self.recipe.batch)
 
     def train_epoch(self) -> TrainerEpoch:
-        """One pass over the data in a new random order."""
+        """Train on all samples once, in a new random order."""
         self.model.train()
         rate = self.recipe.rate_after(self.loss)
         for group in self._optimiser.param_groups:
@@ -134,12 +134,12 @@ class Trainer:
         if not math.isfinite(self.loss):
             raise NclabError(
                 f"Expected a finite loss, got {self.loss} in epoch {self.epoch}. "
-                "Take a smaller rate."
+                "Use a smaller learning rate."
             )
         return TrainerEpoch(self.loss, int(hits) / len(self.labels), rate)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything needed to go on bit for bit, besides `extra`; copies."""
+        """Return copies of all tensors of the state; with `extra`, training resumes exactly."""
         saved = {MODEL + name: value for name, value in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             buffer = self._optimiser.state.get(parameter, {}).get("momentum_buffer")
@@ -149,31 +149,31 @@ class Trainer:
         return {name: value.detach().cpu().clone().contiguous() for name, value in saved.items()}
 
     def extra(self) -> dict[str, Any]:
-        """The numbers of the state; a loss that is not there yet is None."""
+        """Return the numbers of the state; the loss is None before the first epoch."""
         return {"epoch": self.epoch, "loss": self.loss if math.isfinite(self.loss) else None}
 
     def load(self, tensors: Mapping[str, Tensor], extra: Mapping[str, Any]) -> None:
-        """Go on from what `tensors` and `extra` gave."""
-        own = {
+        """Restore the state that `tensors` and `extra` returned."""
+        weights = {
             name.removeprefix(MODEL): value
             for name, value in tensors.items()
             if name.startswith(MODEL)
         }
         try:
-            self.model.load_state_dict(own)
+            self.model.load_state_dict(weights)
             self._generator.set_state(tensors[GENERATOR])
             self.epoch = int(extra["epoch"])
             self.loss = math.inf if extra["loss"] is None else float(extra["loss"])
         except (KeyError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             raise NclabError(
-                f"Expected a checkpoint of this network, got another ({reason})."
+                f"Expected a checkpoint of this network, got a different one ({reason})."
             ) from error
         for name, parameter in self.model.named_parameters():
             if (buffer := tensors.get(MOMENTUM + name)) is not None:
-                # Into the layout of the parameter: the order of sums depends on it.
-                own_buffer = torch.empty_like(parameter, requires_grad=False).copy_(buffer)
-                self._optimiser.state[parameter]["momentum_buffer"] = own_buffer
+                # The layout of the parameter decides the order of sums.
+                momentum = torch.empty_like(parameter, requires_grad=False).copy_(buffer)
+                self._optimiser.state[parameter]["momentum_buffer"] = momentum
 
     def _step(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         device = inputs.device.type

@@ -53,6 +53,22 @@ def log10(name: str) -> Value:
     return lambda row: math.log10(max(float(row[name]), SMALLEST))
 
 
+def optional(value: Value) -> Callable[[Row], float | None]:
+    """Return a function that gives None for rows in which a number is missing.
+
+    >>> [optional(plain("nc1"))(row) for row in ({"nc1": 0.5}, {"nc1": None})]
+    [0.5, None]
+    """
+
+    def read(row: Row) -> float | None:
+        try:
+            return value(row)
+        except TypeError:  # a missing number is None
+            return None
+
+    return read
+
+
 def plain(name: str) -> Value:
     """A column as it is."""
     return lambda row: float(row[name])

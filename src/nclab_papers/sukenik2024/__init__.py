@@ -1,4 +1,4 @@
-"""The paper on low rank in deep unconstrained models, where collapse is not optimal."""
+"""The paper on deep unconstrained models, where low rank beats collapse."""
 
 from nclab.claims.paper import Paper
 

@@ -1,10 +1,10 @@
-"""Deep unconstrained models: the rank that descent finds, by depth, width, start and weight decay.
+"""The rank that descent finds in deep unconstrained models, by depth, width and weight decay.
 
 Claim: gradient descent on deep unconstrained models finds solutions of lower rank than collapse.
 Source: sukenik2024, Sec. Abstract
 
-The model is the source's own: free features and several linear maps, with ReLU between them or
-without, one sample a class.
+The model is the paper's: free features and several linear maps, with or without ReLU between them,
+and one sample per class.
 """
 
 import hashlib
@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any, get_args
 
 from nclab.claims.claim import Finding, Numbers, claim
 from nclab.claims.claim import Kind as ClaimKind
 from nclab.claims.judging import Part, judge_choices, judge_effects
 from nclab.claims.paper import run_in_one_step, run_jobs
-from nclab.claims.tables import Row, Table, mean_and_deviation
+from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.picture import Panel, Picture
@@ -39,12 +38,19 @@ from nclab_papers.shared.rows import (
     signed,
 )
 from nclab_papers.shared.study import band
-from nclab_papers.sukenik2024.descent import REST, DeepLoss, Kind, Model, descend
+from nclab_papers.sukenik2024.descent import CONVERGED, DeepLoss, Kind, Model, descend
 
+NAMES: Mapping[str, str] = {
+    "linear": "linear",
+    "relu": "ReLU",
+    "mse": "squared error",
+    "cross_entropy": "cross-entropy",
+}
+"""Words for kinds and losses in tables and pictures."""
 BELOW = 1e-6
-"""An objective is below another if it is so by more than this share."""
+"""Smallest relative difference at which an objective counts as smaller."""
 DEEP = 4
-"""Maps from which on rank is judged, and one more than from which on the orthoplex is."""
+"""Fewest maps for the claims on rank; the claim on the orthoplex needs one map less."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +58,17 @@ class Config:
     """Sizes of the study."""
 
     layers: tuple[int, ...] = (2, 3, 4, 5, 6)
-    """Linear maps."""
+    """Numbers of linear maps."""
     classes: tuple[int, ...] = (6, 10)
     weight_decays: tuple[float, ...] = (5e-4, 1e-3, 2e-3)
     widths: tuple[int, ...] = (1, 2, 8)
-    """In units of the number of classes."""
+    """Widths in units of the number of classes."""
     starts: tuple[float, ...] = (0.1, 1.0)
-    """Standard deviation of the first factors, times the root of the width."""
+    """Standard deviations of the first factors, times the root of the width."""
     steps: int = 5000
-    """At most, with momentum 0.9."""
+    """Most steps of a run."""
     workers: int | None = None
-    """Processes, one a core by default; 0 descends in this one."""
+    """Processes, by default one per core; 0 uses the current process."""
 
 
 PRESETS = {
@@ -77,13 +83,13 @@ PRESETS = {
     ),
     "paper": Config(),
 }
-"""paper: 5,760 runs with 8 seeds; quick: two depths and widths, one number of classes, one
-weight decay and one start, fewer steps, for the cost."""
+"""Configurations. "paper" has 5,760 runs with 8 seeds. "quick" has two depths, two widths, one
+number of classes, one weight decay, one start and fewer steps."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Runs that differ in seed, start and weight decay: one batch."""
+class Batch:
+    """Runs that differ only in seed, start and weight decay."""
 
     model: Model
     seeds: tuple[int, ...]
@@ -93,29 +99,29 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Unique by a hash of everything."""
+        """Return the file name, which contains a hash of all fields."""
         content = json.dumps(asdict(self), sort_keys=True)
         return f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
 
 
-def descend_cell(cell: Cell) -> list[Row]:
-    """A row for every run of a cell."""
+def descend_batch(batch: Batch) -> list[Row]:
+    """Run descent for a batch, and return a row for every run."""
     runs = [
         (seed, start, decay)
-        for seed in cell.seeds
-        for start in cell.starts
-        for decay in cell.weight_decays
+        for seed in batch.seeds
+        for start in batch.starts
+        for decay in batch.weight_decays
     ]
-    drawn = {seed: cell.model.start(seed) for seed in cell.seeds}
+    starts = {seed: batch.model.start(seed) for seed in batch.seeds}
     with one_thread():
-        found = descend(
-            cell.model,
-            [[start * part for part in drawn[seed]] for seed, start, _ in runs],
+        ends = descend(
+            batch.model,
+            [[start * part for part in starts[seed]] for seed, start, _ in runs],
             [decay for _, _, decay in runs],
-            cell.steps,
+            batch.steps,
         )
-        etf = {decay: etf_value(cell.model, decay) for decay in cell.weight_decays}
-    model = cell.model
+        etf = {decay: etf_value(batch.model, decay) for decay in batch.weight_decays}
+    model = batch.model
     return [
         {
             "kind": model.kind,
@@ -126,19 +132,19 @@ def descend_cell(cell: Cell) -> list[Row]:
             "weight_decay": decay,
             "start": start,
             "seed": seed,
-            "accuracy": round(rest.accuracy, 6),
-            "rank": rest.rank,
-            "objective": float(f"{rest.value:.9g}"),
+            "accuracy": round(end.accuracy, 6),
+            "rank": end.rank,
+            "objective": float(f"{end.value:.9g}"),
             "etf": None if etf[decay] is None else float(f"{etf[decay]:.9g}"),
-            "steps": rest.steps,
-            "gradient": float(f"{rest.gradient:.2g}"),
+            "steps": end.steps,
+            "gradient": float(f"{end.gradient:.2g}"),
         }
-        for (seed, start, decay), rest in zip(runs, found, strict=True)
+        for (seed, start, decay), end in zip(runs, ends, strict=True)
     ]
 
 
 def etf_value(model: Model, decay: float) -> float | None:
-    """The objective of the best simplex ETF of linear maps; None where it is not compared.
+    """Return the objective of the best simplex ETF of linear maps; None for other models.
 
     >>> round(etf_value(Model("linear", "cross_entropy", 6, 6, 2), 0.001), 8)
     0.03149014
@@ -151,10 +157,10 @@ def etf_value(model: Model, decay: float) -> float | None:
     return shape_value(setting, shapes(model.classes)[0], decay)[1]
 
 
-def cells(config: Config, seeds: Sequence[int]) -> list[Cell]:
-    """All batches, the largest first, so that cores end together."""
-    found = [
-        Cell(
+def batches(config: Config, seeds: Sequence[int]) -> list[Batch]:
+    """Return all batches, the largest first, so that all cores finish at similar times."""
+    unsorted = [
+        Batch(
             Model(kind, loss, classes, width * classes, layers),
             tuple(seeds),
             config.starts,
@@ -167,20 +173,20 @@ def cells(config: Config, seeds: Sequence[int]) -> list[Cell]:
         for width in config.widths
         for layers in config.layers
     ]
-    return sorted(found, key=lambda one: -(one.model.width**2) * one.model.layers)
+    return sorted(unsorted, key=lambda batch: -(batch.model.width**2) * batch.model.layers)
 
 
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Descend in the cells that are not below `out` yet; a row for every run, as columns."""
+    """Run missing batches, and return a row for every run."""
     folder = (out / "depth").absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = cells(config, seeds)
-    missing = [cell for cell in wanted if not (folder / cell.name).exists()]
+    planned = batches(config, seeds)
+    missing = [batch for batch in planned if not (folder / batch.name).exists()]
     if missing:
         _descend(missing, folder, engine, config.workers)
-    rows = [row for cell in wanted for row in json.loads((folder / cell.name).read_text())]
+    rows = [row for batch in planned for row in json.loads((folder / batch.name).read_text())]
     return {
         "config": {**asdict(config), "seeds": list(seeds)},
         "seeds": list(seeds),
@@ -190,73 +196,63 @@ def run(
     }
 
 
-def _descend(missing: Sequence[Cell], folder: Path, engine: Engine, workers: int | None) -> None:
+def _descend(missing: Sequence[Batch], folder: Path, engine: Engine, workers: int | None) -> None:
     jobs = [
         Job(
-            f"batch {n} of {len(missing)}", run_in_one_step, (_write_cell, cell, folder / cell.name)
+            f"batch {n} of {len(missing)}",
+            run_in_one_step,
+            (_write_batch, batch, folder / batch.name),
         )
-        for n, cell in enumerate(missing, start=1)
+        for n, batch in enumerate(missing, start=1)
     ]
     run_jobs(jobs, "descending", engine=engine, folder=folder, workers=workers)
 
 
-def _write_cell(cell: Cell, file: Path) -> None:
-    write_whole(file, json.dumps(descend_cell(cell), allow_nan=False).encode())
+def _write_batch(batch: Batch, file: Path) -> None:
+    write_whole(file, json.dumps(descend_batch(batch), allow_nan=False).encode())
 
 
 def below_etf(row: Row) -> float:
-    """1 for a run that ended below the objective of the simplex ETF, else 0."""
+    """Return 1 if a run ended below the objective of the simplex ETF, else 0."""
     return float(float(row["objective"]) < float(row["etf"]) * (1 - BELOW))
 
 
 def low_rank(row: Row) -> float:
-    """1 for a run whose rank is below that of every collapse, else 0.
+    """Return 1 if the rank of a run is too low for collapse, else 0.
 
-    Before its ReLU a simplex, of rank C − 1, is collapse, too: its features are orthogonal.
+    The smallest rank of collapse is C − 1: a simplex before its ReLU gives orthogonal features.
     """
     return float(int(row["rank"]) < int(row["classes"]) - 1)
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """How many runs count, their ranks, and how many have low rank or end below the ETF."""
-    rows = as_rows(numbers)
-    shown = []
-    for kind, loss in ((kind, loss) for kind in get_args(Kind) for loss in get_args(DeepLoss)):
-        for layers in numbers["config"]["layers"]:
-            for width in numbers["config"]["widths"]:
-                own = having(rows, kind=kind, loss=loss, layers=layers, width=width)
-                good = [row for row in own if counts(row)]
-                below = [row for row in good if row["etf"] is not None]
-                shown.append(
-                    (
-                        f"{NAMES[kind]}, {NAMES[loss]}",
-                        str(layers),
-                        f"{width} C",
-                        f"{len(good)} of {len(own)}",
-                        mean_and_deviation((row["rank"] / row["classes"] for row in good), ".2f"),
-                        _share([low_rank(row) for row in good]),
-                        _share([below_etf(row) for row in below]),
-                    )
-                )
-    columns = ("model", "maps", "width", "count", "rank / C", "rank below C − 1", "below the ETF")
+    """Return the ranks, and the shares of runs of low rank and below the ETF, by model and size."""
+    order = {name: index for index, name in enumerate(NAMES)}
+    rows = sorted(
+        as_rows(numbers),
+        key=lambda row: (order[row["kind"]], order[row["loss"]], row["layers"], row["width"]),
+    )
+    keys = [
+        Column("model", lambda row: f"{NAMES[row['kind']]}, {NAMES[row['loss']]}"),
+        Column("maps", "layers", "d"),
+        Column("width", lambda row: f"{row['width']} C"),
+    ]
+    columns = [
+        Column("rank / C", _rank_share, ".2f"),
+        Column("rank below C − 1", low_rank, ".2f", spread=False),
+        Column(
+            "below the ETF",
+            lambda row: None if row["etf"] is None else below_etf(row),
+            ".2f",
+            spread=False,
+        ),
+    ]
     title = "Where descent ends; a run counts if it classifies every class correctly"
-    return [Table(title, columns, shown)]
-
-
-NAMES: Mapping[str, str] = {
-    "linear": "linear",
-    "relu": "ReLU",
-    "mse": "squared error",
-    "cross_entropy": "cross-entropy",
-}
-
-
-def _share(values: Sequence[float]) -> str:
-    return f"{fmean(values):.2f}" if values else "–"
+    return [summarise(title, rows, keys, columns, counts=counts, count_heading="count")]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Rank over classes against depth, a panel for each model."""
+    """Return the rank relative to the classes against depth, one panel for each model."""
     rows = as_rows(numbers)
     panels = tuple(
         Panel(
@@ -270,9 +266,9 @@ def pictures(numbers: Numbers) -> list[Picture]:
                     "layers",
                     CELL,
                     f"width {width} C",
-                    place,
+                    colour,
                 )
-                for place, width in enumerate(numbers["config"]["widths"])
+                for colour, width in enumerate(numbers["config"]["widths"])
             ),
         )
         for kind in get_args(Kind)
@@ -286,35 +282,36 @@ def pictures(numbers: Numbers) -> list[Picture]:
             "Rank that descent finds in deep unconstrained models",
             panels,
             2,
-            "Means over the runs that classify every class correctly, over all starts and weight "
-            "decays; bands reach from the smallest to the largest mean of a seed. Collapse has "
-            "rank 1 in these units, or (C − 1)/C.",
+            "Lines: mean over the runs that classify every class correctly, over all starts and "
+            "weight decays. Bands: from the smallest to the largest mean of a seed. Collapse has "
+            "rank 1 or (C − 1)/C in these units.",
         )
     ]
 
 
 def _rank_share(row: Row) -> float:
+    """Return the rank of a run relative to its number of classes."""
     return int(row["rank"]) / int(row["classes"])
 
 
 CELL = ("kind", "loss", "classes", "layers", "weight_decay", "start", "width")
-claimed = partial(claim, needs="sukenik2024_depth", figure="sukenik2024_depth")
+study_claim = partial(claim, needs="sukenik2024_depth", figure="sukenik2024_depth")
 
 
 def deep(numbers: Numbers, least: int, **match: Any) -> list[Row]:
-    """The runs with at least so many maps."""
-    layers = tuple(one for one in numbers["config"]["layers"] if one >= least)
+    """Return the runs with at least this many maps."""
+    layers = tuple(n for n in numbers["config"]["layers"] if n >= least)
     return having(as_rows(numbers), layers=layers, **match)
 
 
-def beyond_half(what: str, rows: Sequence[Row], happened: Any) -> Part:
-    """By seed, the share of runs in which something happens, minus one half."""
+def above_half(event: str, rows: Sequence[Row], happened: Any) -> Part:
+    """Return the share of the runs of a seed in which an event happens, minus one half."""
     cells = by_cell(rows, happened, *CELL)
     shares = signed(averaged(cells), 1, -0.5)
-    return Part(f"share {what}, − ½", shares, trials=len(cells), share_range=(-0.5, 0.5))
+    return Part(f"share {event}, − ½", shares, trials=len(cells), share_range=(-0.5, 0.5))
 
 
-@claimed(
+@study_claim(
     "sukenik2024/descent-finds-low-rank",
     ClaimKind.RESULT,
     "Gradient descent on models of four and more maps with ReLU finds solutions of lower rank than "
@@ -323,15 +320,15 @@ def beyond_half(what: str, rows: Sequence[Row], happened: Any) -> Part:
     code="nclab_papers.sukenik2024.depth.low_rank",
 )
 def descent_finds_low_rank(numbers: Numbers) -> Finding:
-    """In more than half of the runs the last hidden rank is below C − 1.
+    """Require that in more than half of the runs the last hidden rank is below C − 1.
 
-    What we have read of the source states neither loss nor width, on which it depends: both are
-    choices, of which every one must say so.
+    The result depends on loss and width, which the abstract does not state. Every choice of both
+    is judged.
     """
     rows = deep(numbers, DEEP, kind="relu")
     choices = {
         f"{NAMES[loss]}, width {width} C": [
-            beyond_half("of rank below C − 1", having(rows, loss=loss, width=width), low_rank)
+            above_half("of rank below C − 1", having(rows, loss=loss, width=width), low_rank)
         ]
         for loss in get_args(DeepLoss)
         for width in numbers["config"]["widths"]
@@ -339,15 +336,18 @@ def descent_finds_low_rank(numbers: Numbers) -> Finding:
     return _with_counts(judge_choices(choices, margin=0.0), rows)
 
 
-def _with_counts(found: Finding, rows: Sequence[Row]) -> Finding:
-    """What is said of the runs that count, with how many these are and how many rest at the end."""
+def _with_counts(finding: Finding, rows: Sequence[Row]) -> Finding:
+    """Add the number of runs that count, and how many of them converged, to the evidence."""
     good = [row for row in rows if counts(row)]
-    rest = sum(float(row["gradient"]) <= REST for row in good)
-    evidence = f"{found.evidence}; {len(good)} of {len(rows)} runs count, {rest} of them at rest"
-    return Finding(found.verdict, evidence, found.numbers)
+    converged = sum(float(row["gradient"]) <= CONVERGED for row in good)
+    evidence = (
+        f"{finding.evidence}; {len(good)} of {len(rows)} runs classify every class correctly, "
+        f"{converged} of them converged"
+    )
+    return Finding(finding.verdict, evidence, finding.numbers)
 
 
-@claimed(
+@study_claim(
     "findings/depth-width",
     ClaimKind.RESULT,
     "Width favours collapse: in models of four and more maps with ReLU the rank is higher at width "
@@ -356,7 +356,7 @@ def _with_counts(found: Finding, rows: Sequence[Row]) -> Finding:
     code="nclab_papers.shared.rows.differences",
 )
 def width_favours_collapse(numbers: Numbers) -> Finding:
-    """Rank at the largest width − at the smallest."""
+    """Judge the rank at the largest width minus the rank at the smallest width."""
     widths = sorted(numbers["config"]["widths"])
     keys = tuple(key for key in CELL if key != "width")
     wide, narrow = (
@@ -368,7 +368,7 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
     return _with_counts(judge_effects([part], margin=0.5), rows)
 
 
-@claimed(
+@study_claim(
     "findings/depth-orthoplex",
     ClaimKind.RESULT,
     "With three and more linear maps and cross-entropy, descent ends below the objective of the "
@@ -377,6 +377,6 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
     code="nclab_papers.sukenik2024.depth.below_etf",
 )
 def below_the_etf(numbers: Numbers) -> Finding:
-    """In more than half of the runs."""
+    """Require an objective below the simplex ETF in more than half of the runs."""
     rows = deep(numbers, DEEP - 1, kind="linear", loss="cross_entropy")
-    return judge_effects([beyond_half("below the ETF", rows, below_etf)], margin=0.0)
+    return judge_effects([above_half("below the ETF", rows, below_etf)], margin=0.0)

@@ -1,8 +1,9 @@
-"""Descent on the deep unconstrained model, many starts at once.
+"""Gradient descent on the deep unconstrained model, for many starts at once.
 
-Free features H, one column a class, and L linear maps, with ReLU between them or without:
-Z = W_L s(W_{L-1} ... s(W_1 H)). Minimised are the mean loss of the columns of Z and half of the
-weight decay times the squared norm of all factors, in float64 on one thread.
+The model has free features H, one column per class, and L linear maps, with or without ReLU
+between them: Z = W_L s(W_{L-1} ... s(W_1 H)). The objective is the mean loss of the columns of Z
+plus half of the weight decay times the squared norm of all factors. Descent runs in float64 on one
+thread.
 """
 
 from collections.abc import Sequence
@@ -15,164 +16,166 @@ from torch import Tensor
 Kind = Literal["linear", "relu"]
 DeepLoss = Literal["mse", "cross_entropy"]
 Factors = list[Tensor]
-"""Features (B, w, C), then the maps (B, w, w) but for the last, (B, C, w)."""
+"""Features (B, w, C), then the maps (B, w, w); the last map is (B, C, w)."""
 
 MOMENTUM = 0.9
-FIRST_RATE, GROWTH, MOST = 0.01, 1.02, 1.0
-"""Of the step: it grows up to the most. It goes down to zero in the last fifth of the steps, as
-the edges of ReLU keep a step of constant size from coming to rest."""
+FIRST_RATE, GROWTH, LARGEST_RATE = 0.01, 1.02, 1.0
+"""Learning rate: its start, its growth per step, and its bound. The rate falls to zero in the last
+fifth of the steps, because runs at the edges of ReLU never converge at a constant rate."""
 SLACK = 1.1
-"""A step that would leave the objective above so many times the smallest so far is not taken, its
-momentum forgotten, the next half as large. Less slack, and descent would stop at an edge."""
-REST = 1e-6
-"""A run has come to rest where its gradient is below this share of its first."""
-CHECK = 25
-"""Steps between two looks at who has come to rest."""
-RANK = 0.01
-"""Singular values above this share of the largest count."""
+"""Largest objective of an accepted step, as a multiple of the smallest objective so far. A rejected
+step clears the momentum and halves the rate. With less slack, descent would stop at an edge."""
+CONVERGED = 1e-6
+"""Share of its first norm below which the gradient of a run counts as zero."""
+CHECK_EVERY = 25
+"""Steps between two checks for convergence."""
+RANK_THRESHOLD = 0.01
+"""Share of the largest singular value above which a singular value counts for the rank."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """What all runs of a batch have in common."""
+    """The sizes and the loss of all runs of a batch."""
 
     kind: Kind
     loss: DeepLoss
     classes: int
     width: int
     layers: int
-    """Linear maps, L."""
+    """Number of linear maps, L."""
 
     def start(self, seed: int) -> Factors:
-        """Normal numbers of variance 1/width, whatever loss and kind are."""
+        """Draw factors with variance 1/width; they do not depend on loss and kind."""
         generator = torch.Generator().manual_seed(seed)
         C, w = self.classes, self.width
         shapes = [(w, C), *[(w, w)] * (self.layers - 1), (C, w)]
         scale = w**-0.5
         return [
-            torch.randn(one, generator=generator, dtype=torch.float64) * scale for one in shapes
+            torch.randn(shape, generator=generator, dtype=torch.float64) * scale for shape in shapes
         ]
 
 
-class Look(NamedTuple):
-    """The model at some factors."""
+class Evaluation(NamedTuple):
+    """Objective, gradient and hidden values of a batch of factors."""
 
     value: Tensor
     """(B,) objectives."""
-    slopes: Factors
+    gradients: Factors
     logits: Tensor
-    """(B, C, C) column c holds the logits of class c."""
+    """(B, C, C) logits; column c holds the logits of class c."""
     hidden: Tensor
-    """(B, w, C) the last hidden layer before its ReLU."""
+    """(B, w, C) last hidden layer before its ReLU."""
 
 
-class Rest(NamedTuple):
-    """Where a run ended."""
+class EndState(NamedTuple):
+    """The end of a run."""
 
     value: float
     rank: int
-    """Of the last hidden layer before its ReLU."""
+    """Rank of the last hidden layer before its ReLU."""
     accuracy: float
     steps: int
     gradient: float
-    """Its norm over that of the first."""
+    """Norm of the gradient over the norm of the first gradient."""
 
 
-def look(model: Model, factors: Factors, decay: Tensor) -> Look:
-    """Objective and gradient of every run; decay is (B,)."""
+def evaluate(model: Model, factors: Factors, decay: Tensor) -> Evaluation:
+    """Return objective and gradient of every run; decay has shape (B,)."""
     C = model.classes
     relu = model.kind == "relu"
-    inputs, seen = [factors[0]], factors[0]
-    for place in range(1, model.layers + 1):
-        seen = factors[place] @ inputs[-1]
-        if place == model.layers:
+    inputs, outputs = [factors[0]], factors[0]
+    for layer in range(1, model.layers + 1):
+        outputs = factors[layer] @ inputs[-1]
+        if layer == model.layers:
             break
-        hidden = seen
-        inputs.append(seen.clamp(min=0) if relu else seen)
+        hidden = outputs
+        inputs.append(outputs.clamp(min=0) if relu else outputs)
     eye = torch.eye(C, dtype=torch.float64)
     if model.loss == "mse":
-        rest = seen - eye
-        loss = rest.square().sum((1, 2)) / (2 * C)
-        delta = rest / C
+        residual = outputs - eye
+        loss = residual.square().sum((1, 2)) / (2 * C)
+        delta = residual / C
     else:
-        log_p = seen.log_softmax(1)
+        log_p = outputs.log_softmax(1)
         loss = -log_p.diagonal(dim1=1, dim2=2).mean(1)
         delta = (log_p.exp() - eye) / C
     weight = decay[:, None, None]
-    slopes = [torch.empty(0)] * len(factors)
-    for place in range(model.layers, 0, -1):
-        below = inputs[place - 1]
-        slopes[place] = torch.baddbmm(weight * factors[place], delta, below.mT)
-        delta = factors[place].mT @ delta
-        if relu and place > 1:
+    gradients = [torch.empty(0)] * len(factors)
+    for layer in range(model.layers, 0, -1):
+        below = inputs[layer - 1]
+        gradients[layer] = torch.baddbmm(weight * factors[layer], delta, below.mT)
+        delta = factors[layer].mT @ delta
+        if relu and layer > 1:
             delta = delta * (below > 0)
-    slopes[0] = delta + weight * factors[0]
-    penalty = decay / 2 * sum(one.square().sum((1, 2)) for one in factors)
-    return Look(loss + penalty, slopes, seen, hidden)
+    gradients[0] = delta + weight * factors[0]
+    penalty = decay / 2 * sum(factor.square().sum((1, 2)) for factor in factors)
+    return Evaluation(loss + penalty, gradients, outputs, hidden)
 
 
 def descend(
     model: Model, starts: Sequence[Factors], decays: Sequence[float], steps: int
-) -> list[Rest]:
-    """Gradient descent with momentum from every start, each with its weight decay and step size."""
-    now = [torch.stack(parts) for parts in zip(*starts, strict=True)]
+) -> list[EndState]:
+    """Run gradient descent with momentum from every start, each with its own weight decay."""
+    factors = [torch.stack(parts) for parts in zip(*starts, strict=True)]
     decay = torch.tensor(decays, dtype=torch.float64)
-    found: dict[int, Rest] = {}
-    places = torch.arange(len(starts))
-    here = look(model, now, decay)
-    first = _norm(here.slopes)
-    speed = [torch.zeros_like(one) for one in now]
+    ends: dict[int, EndState] = {}
+    runs = torch.arange(len(starts))
+    current = evaluate(model, factors, decay)
+    first = _norm(current.gradients)
+    speed = [torch.zeros_like(factor) for factor in factors]
     rate = torch.full_like(decay, FIRST_RATE)
-    least = here.value
+    smallest = current.value
     for step in range(1, steps + 1):
         size = (rate * min(1.0, 5 * (1 - step / (steps + 1))))[:, None, None]
-        fast = [MOMENTUM * v - size * g for v, g in zip(speed, here.slopes, strict=True)]
-        tried = [one + move for one, move in zip(now, fast, strict=True)]
-        there = look(model, tried, decay)
-        better = there.value <= SLACK * least  # a nan is not
-        rate = torch.where(better, (rate * GROWTH).clamp(max=MOST), rate / 2)
-        least = torch.where(better, torch.minimum(least, there.value), least)
-        if bool(better.all()):
-            now, speed, here = tried, fast, there
+        moves = [MOMENTUM * v - size * g for v, g in zip(speed, current.gradients, strict=True)]
+        moved = [factor + move for factor, move in zip(factors, moves, strict=True)]
+        candidate = evaluate(model, moved, decay)
+        accepted = candidate.value <= SLACK * smallest  # False for nan
+        rate = torch.where(accepted, (rate * GROWTH).clamp(max=LARGEST_RATE), rate / 2)
+        smallest = torch.where(accepted, torch.minimum(smallest, candidate.value), smallest)
+        if bool(accepted.all()):
+            factors, speed, current = moved, moves, candidate
         else:
-            taken = better[:, None, None]
-            now = _chosen(taken, tried, now)
-            speed = [torch.where(taken, one, 0.0) for one in fast]
-            here = Look(
-                torch.where(better, there.value, here.value),
-                _chosen(taken, there.slopes, here.slopes),
-                *_chosen(taken, there[2:], here[2:]),
+            mask = accepted[:, None, None]
+            factors = _select(mask, moved, factors)
+            speed = [torch.where(mask, move, 0.0) for move in moves]
+            current = Evaluation(
+                torch.where(accepted, candidate.value, current.value),
+                _select(mask, candidate.gradients, current.gradients),
+                *_select(mask, candidate[2:], current[2:]),
             )
-        if step % CHECK and step < steps:
+        if step % CHECK_EVERY and step < steps:
             continue
-        share = _norm(here.slopes) / first
-        ended = (share < REST) | (step == steps)
+        share = _norm(current.gradients) / first
+        ended = (share < CONVERGED) | (step == steps)
         for index in ended.nonzero().flatten().tolist():
-            found[int(places[index])] = _rest(here, index, step, float(share[index]))
+            ends[int(runs[index])] = _end_state(current, index, step, float(share[index]))
         if bool(ended.all()):
             break
         if bool(ended.any()):
-            left = ~ended
-            places, decay, rate, first, least = (
-                one[left] for one in (places, decay, rate, first, least)
+            running = ~ended
+            runs, decay, rate, first, smallest = (
+                values[running] for values in (runs, decay, rate, first, smallest)
             )
-            now, speed = ([one[left] for one in parts] for parts in (now, speed))
-            slopes = [one[left] for one in here.slopes]
-            here = Look(here.value[left], slopes, here.logits[left], here.hidden[left])
-    return [found[index] for index in range(len(starts))]
+            factors, speed = ([part[running] for part in parts] for parts in (factors, speed))
+            gradients = [gradient[running] for gradient in current.gradients]
+            value, logits, hidden = current.value, current.logits, current.hidden
+            current = Evaluation(value[running], gradients, logits[running], hidden[running])
+    return [ends[index] for index in range(len(starts))]
 
 
-def _chosen(taken: Tensor, new: Sequence[Tensor], old: Sequence[Tensor]) -> list[Tensor]:
-    return [torch.where(taken, one, other) for one, other in zip(new, old, strict=True)]
+def _select(mask: Tensor, new: Sequence[Tensor], old: Sequence[Tensor]) -> list[Tensor]:
+    return [torch.where(mask, accepted, kept) for accepted, kept in zip(new, old, strict=True)]
 
 
-def _norm(slopes: Factors) -> Tensor:
-    return sum((one.square().sum((1, 2)) for one in slopes), torch.zeros(())).sqrt()
+def _norm(gradients: Factors) -> Tensor:
+    squares = (gradient.square().sum((1, 2)) for gradient in gradients)
+    return sum(squares, torch.zeros(())).sqrt()
 
 
-def _rest(here: Look, index: int, step: int, share: float) -> Rest:
-    values = torch.linalg.svdvals(here.hidden[index])
-    logits = here.logits[index]
-    right = (logits.argmax(0) == torch.arange(len(logits))).double().mean()
-    rank = int((values > RANK * values[0]).sum()) if float(values[0]) > 0 else 0
-    return Rest(float(here.value[index]), rank, float(right), step, share)
+def _end_state(current: Evaluation, index: int, step: int, share: float) -> EndState:
+    values = torch.linalg.svdvals(current.hidden[index])
+    logits = current.logits[index]
+    accuracy = (logits.argmax(0) == torch.arange(len(logits))).double().mean()
+    rank = int((values > RANK_THRESHOLD * values[0]).sum()) if float(values[0]) > 0 else 0
+    return EndState(float(current.value[index]), rank, float(accuracy), step, share)

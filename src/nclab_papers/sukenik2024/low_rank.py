@@ -1,4 +1,4 @@
-"""Low rank beats collapse: a network built on a graph, evaluated beside one that collapses."""
+"""Low rank beats collapse: a network built on a graph, compared with a collapsed network."""
 
 import math
 from collections.abc import Callable
@@ -9,31 +9,33 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.statements import relative_error
+from nclab.claims.statements import holds_if, relative_error
 from nclab.text import number
 from nclab.theory.targets.deep_relu import deep_relu, vertices
-from nclab_papers.sukenik2024.descent import Factors, Model, look
+from nclab_papers.sukenik2024.descent import Factors, Model, evaluate
 
 CASES = {
     "quick": ((10, 4, 1e-3),),
     "paper": ((10, 4, 1e-3), (6, 4, 1e-3), (10, 5, 1e-3), (15, 4, 1e-3), (10, 4, 5e-4)),
 }
-"""Classes, maps and weight decay."""
-SAME = 1e-8
+"""Classes, maps and weight decay of the compared networks."""
+ROUNDING = 1e-8
+"""Largest relative error of the formula."""
 Build = Callable[[float], Factors]
+"""Function that builds a network from the size of its logits."""
 
 
 def collapsed(classes: int, layers: int) -> Build:
-    """Every factor an orthogonal frame, with logits of a given size."""
+    """Return a collapsed network: every factor is a multiple of the identity."""
     eye = torch.eye(classes, dtype=torch.float64)
     return lambda size: [eye * size ** (1 / (layers + 1))] * (layers + 1)
 
 
 def on_graph(classes: int, layers: int) -> Build:
-    """Classes are the edges of a complete graph; all layers but the last carry its vertices.
+    """Return a network of low rank whose classes are the edges of a complete graph.
 
-    With X the incidence (C, r) of edges and vertices, two different edges share at most one of
-    them, so that ReLU(X X' - 1) is the identity.
+    All layers but the last represent the vertices. X is the incidence matrix (C, r) of edges and
+    vertices. Two different edges share at most one vertex, so ReLU(X X' - 1) is the identity.
     """
     r = vertices(classes)
     assert r is not None
@@ -42,12 +44,12 @@ def on_graph(classes: int, layers: int) -> Build:
     left, values, right = torch.linalg.svd(X.T, full_matrices=False)
     parts = [values.sqrt()[:, None] * right, left * values.sqrt()]
     parts += [torch.eye(r, dtype=torch.float64)] * (layers - 3)
-    parts += [X - 0.5, torch.eye(classes, dtype=torch.float64)]  # X' has columns of sum 2
+    parts += [X - 0.5, torch.eye(classes, dtype=torch.float64)]  # the columns of X' sum to 2
     norms = [float(part.norm()) for part in parts]
 
     def build(size: float) -> Factors:
-        level = (size * math.prod(norms)) ** (1 / len(parts))
-        scaled = [part * (level / norm) for part, norm in zip(parts, norms, strict=True)]
+        norm_each = (size * math.prod(norms)) ** (1 / len(parts))
+        scaled = [part * (norm_each / norm) for part, norm in zip(parts, norms, strict=True)]
         return [_padded(part, classes) for part in scaled]
 
     return build
@@ -60,23 +62,23 @@ def _padded(part: Tensor, size: int) -> Tensor:
 
 
 def best_value(build: Build, classes: int, layers: int, decay: float) -> float:
-    """The objective of a construction at its best size, by the forward pass of the model."""
+    """Return the objective of a network at its best size, computed by the model itself."""
     model = Model("relu", "mse", classes, classes, layers)
     penalty = torch.tensor([decay], dtype=torch.float64)
 
     def value(size: float) -> float:
-        return float(look(model, [part[None] for part in build(size)], penalty).value)
+        return float(evaluate(model, [part[None] for part in build(size)], penalty).value)
 
-    found = minimize_scalar(value, bounds=(0.3, 1.0), options={"xatol": 1e-10})
-    return float(found.fun)
+    optimum = minimize_scalar(value, bounds=(0.3, 1.0), options={"xatol": 1e-10})
+    return float(optimum.fun)
 
 
 def gather(preset: str) -> dict[str, Any]:
-    """Objectives by formula and by the forward pass of networks that are written down."""
+    """Compare the objectives of both networks with their formulas."""
     rows = []
     for classes, layers, decay in CASES[preset]:
         formula = deep_relu(classes, layers, decay, refine=False)
-        built = {
+        values = {
             name: best_value(build(classes, layers), classes, layers, decay)
             for name, build in (("collapse", collapsed), ("graph", on_graph))
         }
@@ -85,9 +87,9 @@ def gather(preset: str) -> dict[str, Any]:
                 "classes": classes,
                 "layers": layers,
                 "decay": decay,
-                **built,
+                **values,
                 "formula_error": relative_error(
-                    (formula.collapse, built["collapse"]), (formula.graph, built["graph"])
+                    (formula.collapse, values["collapse"]), (formula.graph, values["graph"])
                 ),
             }
         )
@@ -104,16 +106,16 @@ def gather(preset: str) -> dict[str, Any]:
     code="nclab.theory.targets.deep_relu.deep_relu",
 )
 def low_rank_beats_collapse(numbers: Numbers) -> Finding:
-    """The graph's network has the smaller objective, and both are those of the formula."""
+    """Require that the graph's network has the smaller objective, and that the formula agrees."""
     rows = numbers["rows"]
-    words = "; ".join(
-        f"C = {row['classes']}, L = {row['layers']}: {row['graph']:.8f} against "
-        f"{row['collapse']:.8f}"
+    objectives = "; ".join(
+        f"C = {row['classes']}, L = {row['layers']}: {row['graph']:.8f} for the graph, "
+        f"{row['collapse']:.8f} for collapse"
         for row in rows
     )
     error = max(row["formula_error"] for row in rows)
-    if error > SAME:
-        why = f"the formula misses networks that are written down by {number(error)}; {words}"
-        return Finding(Verdict.OPEN, why, numbers)
+    if error > ROUNDING:
+        reason = f"the formula differs from the built networks by {number(error)}; {objectives}"
+        return Finding(Verdict.OPEN, reason, numbers)
     below = all(row["graph"] < row["collapse"] for row in rows)
-    return Finding(Verdict.HOLDS if below else Verdict.REFUTED, words, numbers)
+    return holds_if(below, objectives, numbers)

@@ -1,4 +1,4 @@
-"""The paper on the geometry of imbalanced classes, SELI."""
+"""The paper on SELI, the geometry of imbalanced classes without weight decay."""
 
 from nclab.claims.paper import Paper
 

@@ -1,4 +1,4 @@
-"""The paper on collapse and optimisers; its NC0 is a metric here."""
+"""The paper on optimisers and collapse, which introduces the metric NC0."""
 
 from nclab.claims.paper import Paper
 

@@ -1,4 +1,4 @@
-"""NC0, the sum of the classifier's rows: what collapse needs of it, what plain SGD does to it."""
+"""NC0, the sum of the classifier's rows: necessary for collapse, and its dynamics under SGD."""
 
 import math
 from collections.abc import Sequence
@@ -21,20 +21,20 @@ from nclab.training.fleet.fleet import Backend
 from nclab.training.models.mlp import Shape
 
 SHAPES = ((2, 2), (3, 5), (4, 3), (5, 20), (10, 12))
-"""(C, d) of the data sets that are drawn."""
+"""Classes and dimensions of the random data sets."""
 STEPS = 40
-"""Of the adversary's ascent."""
+"""Steps of the adversary's ascent."""
 
 
 def decayed_sum(first: Tensor, rates: Sequence[float], weight_decay: float) -> Tensor:
-    r"""The sum of the classifier's rows after steps of SGD without momentum on cross-entropy.
+    r"""Return the sum of the classifier's rows after SGD without momentum on cross-entropy.
 
     $$\sum_c w_c(t) = \prod_{s<t}(1-\eta_s\lambda)\,\sum_c w_c(0)$$
 
     Source: zhao2026, Sec. Abstract (the dynamics of NC0 under SGD; this form is derived here)
 
-    The gradient of cross-entropy in the logits sums to zero over the classes, so that only weight
-    decay moves the sum.
+    The gradient of cross-entropy in the logits sums to zero over the classes, so only weight decay
+    changes the sum.
 
     >>> decayed_sum(torch.tensor([8.0]), [1.0, 0.5], 0.5).tolist()
     [3.0]
@@ -43,27 +43,28 @@ def decayed_sum(first: Tensor, rates: Sequence[float], weight_decay: float) -> T
 
 
 def _sides(weight: Tensor, means: Tensor) -> tuple[float, float]:
-    """NC0, and the distance of the classifier from the centred class means, both of unit norm."""
+    """Return NC0, and the distance between normalised classifier and centred class means."""
     moments = ClassMoments(*means.shape)
     moments.update(means, torch.arange(len(means)))
     return nc0_weight_mean(weight), math.sqrt(nc3_frobenius(moments, weight))
 
 
 def _adversary(weight: Tensor, means: Tensor) -> Tensor:
-    """A classifier for which NC0 is as large beside the distance as ascent makes it."""
+    """Return a classifier whose ratio of NC0 and distance is increased by gradient ascent."""
     centred = means - means.mean(0)
-    goal = centred / centred.norm()
-    own = weight / weight.norm()
+    means_unit = centred / centred.norm()
+    adversary = weight / weight.norm()
     for _ in range(STEPS):
-        unit = (own / own.norm()).requires_grad_()
-        gain = unit.sum(0).norm() / math.sqrt(len(own)) / ((unit - goal).norm() + 1e-9)
-        (slope,) = torch.autograd.grad(gain, unit)
-        own = unit.detach() + 0.02 * slope / slope.norm()
-    return own
+        unit = (adversary / adversary.norm()).requires_grad_()
+        nc0 = unit.sum(0).norm() / math.sqrt(len(adversary))
+        ratio = nc0 / ((unit - means_unit).norm() + 1e-9)
+        (gradient,) = torch.autograd.grad(ratio, unit)
+        adversary = unit.detach() + 0.02 * gradient / gradient.norm()
+    return adversary
 
 
 def gather_necessary(preset: str) -> dict[str, Any]:
-    """Random classifiers, such near to the class means, and an adversary's."""
+    """Test random classifiers, classifiers near the class means, and those of an adversary."""
     draws = {"quick": 130, "paper": 1300}[preset]
     generator = torch.Generator().manual_seed(0)
     left: list[float] = []
@@ -81,7 +82,7 @@ def gather_necessary(preset: str) -> dict[str, Any]:
                     weight = _adversary(weight, means)
                 for side, value in zip((left, right), _sides(weight, means), strict=True):
                     side.append(value)
-    both = Inequality(
+    inequality = Inequality(
         np.array(left),
         "<=",
         np.array(right),
@@ -90,8 +91,8 @@ def gather_necessary(preset: str) -> dict[str, Any]:
     )
     known = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
     return {
-        **tally(both),
-        "tightest": float((both.left / both.right).max()),
+        **tally(inequality),
+        "tightest": float((inequality.left / inequality.right).max()),
         "hand_error": relative_error((nc0_weight_mean(known), math.sqrt(0.5))),
     }
 
@@ -106,22 +107,24 @@ def gather_necessary(preset: str) -> dict[str, Any]:
     code="nclab.metrics.nc0_weight_mean",
 )
 def nc0_necessary(numbers: Numbers) -> Finding:
-    """No classifier has a larger NC0 than distance, and some come close."""
-    found = with_hand_check(judge_statement)(numbers)
-    if found.verdict is Verdict.HOLDS and numbers["tightest"] < 0.9:
-        return Finding(Verdict.OPEN, "the search came nowhere near to equality", numbers)
-    return found
+    """Require that no classifier has NC0 above the distance, and that some come near equality."""
+    finding = with_hand_check(judge_statement)(numbers)
+    if finding.verdict is Verdict.HOLDS and numbers["tightest"] < 0.9:
+        ratio = number(numbers["tightest"])
+        evidence = f"the search reached only {ratio} of equality; at least 0.9 is needed"
+        return Finding(Verdict.OPEN, evidence, numbers)
+    return finding
 
 
 TOLERANCES: dict[tuple[Backend, torch.dtype], float] = {
     ("torch", torch.float64): 1e-12,
     ("auto", torch.float32): 1e-5,
 }
-"""Relative rounding of some dozens of steps."""
+"""Largest relative rounding errors after some dozens of steps."""
 
 
 def gather_law(preset: str) -> dict[str, Any]:
-    """A small fleet trained by SGD without momentum, and once with it, where the law is another."""
+    """Train a small fleet by SGD without momentum, and with momentum for comparison."""
     epochs = {"quick": 12, "paper": 60}[preset]
     samples = Teacher(inputs=6, classes=5, samples=110, width=20).draw()
     shape = Shape(inputs=6, classes=5, layers=3, width=10)
@@ -155,7 +158,7 @@ def gather_law(preset: str) -> dict[str, Any]:
 
 
 def _sum(fleet: Fleet, index: int) -> Tensor:
-    """Of the classifier's rows."""
+    """Return the sum of the classifier's rows of a network."""
     return fleet.model(index).classifier.weight.detach().double().sum(0)
 
 
@@ -169,17 +172,17 @@ def _sum(fleet: Fleet, index: int) -> Tensor:
     code="nclab_papers.zhao2026.weight_sum.decayed_sum",
 )
 def sgd_weight_sum(numbers: Numbers) -> Finding:
-    """Trained networks obey it to rounding, and with momentum they do not."""
+    """Require the law up to rounding without momentum, and a clear deviation with momentum."""
     rows = numbers["rows"]
-    exact = [row for row in rows if not row["momentum"]]
-    others = [row for row in rows if row["momentum"]]
-    worst = max(exact, key=lambda row: row["error"] / row["tolerance"])
-    words = (
+    plain = [row for row in rows if not row["momentum"]]
+    momentum = [row for row in rows if row["momentum"]]
+    worst = max(plain, key=lambda row: row["error"] / row["tolerance"])
+    evidence = (
         f"largest relative error {number(worst['error'])} in {worst['dtype']} after "
-        f"{worst['steps']} steps; with momentum at least "
-        f"{number(min(row['error'] for row in others))}"
+        f"{worst['steps']} steps; with momentum the error is at least "
+        f"{number(min(row['error'] for row in momentum))}"
     )
     if not worst["error"] <= worst["tolerance"]:
-        return Finding(Verdict.REFUTED, words, numbers)
-    sharp = all(row["error"] > 100 * row["tolerance"] for row in others)
-    return Finding(Verdict.HOLDS if sharp else Verdict.OPEN, words, numbers)
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    distinct = all(row["error"] > 100 * row["tolerance"] for row in momentum)
+    return Finding(Verdict.HOLDS if distinct else Verdict.OPEN, evidence, numbers)

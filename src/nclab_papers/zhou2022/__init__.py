@@ -1,4 +1,4 @@
-"""The paper that finds all losses equal; label smoothing and focal loss against their targets."""
+"""The paper that finds that all losses lead to the same collapse and generalisation."""
 
 from nclab.claims.paper import Paper
 

@@ -1,4 +1,4 @@
-"""A small data set in place of FashionMNIST."""
+"""Fixtures: a small data set in place of FashionMNIST."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.training.data.idx_files import write_small
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred images of noise in place of the published files."""
+    """Replace the published files by 100 random images."""
     folder = tmp_path / "images"
     for key, file in write_small(folder, zipped=False, size=100).items():
         monkeypatch.setitem(FILES, key, file)

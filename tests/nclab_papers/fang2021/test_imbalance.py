@@ -1,4 +1,4 @@
-"""The study of imbalance: class sizes, one tiny run beside its targets, and what is shown."""
+"""The study of imbalance: class sizes, one tiny run with its targets, and its picture."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ TINY = Config(
 )
 
 
-def test_there_are_2000_samples_at_every_imbalance() -> None:
+def test_every_imbalance_has_2000_samples() -> None:
     for ratio in PRESETS["paper"].imbalances:
         large, small = PRESETS["paper"].counts(ratio)
         assert 5 * (large + small) == 2000
@@ -27,9 +27,7 @@ def test_there_are_2000_samples_at_every_imbalance() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_tiny_study_is_trained_once_and_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tiny_study_is_trained_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fleet(TINY, 10, 0).draw().train.counts == [9] * 5 + [1] * 5
     numbers = imbalance.run(TINY, seeds=(0,), out=tmp_path)
     rows = as_rows(numbers)
@@ -45,7 +43,7 @@ def test_a_tiny_study_is_trained_once_and_shown(
     assert len(imbalance.tables(numbers)[0].rows) == 2
 
 
-def test_networks_and_targets_are_drawn_beside_each_other() -> None:
+def test_networks_are_solid_and_targets_dashed() -> None:
     [picture] = imbalance.pictures(IDEAL["fang2021_imbalance"])
     assert len(draw(picture).axes) == 2
     angles = picture.panels[0]

@@ -18,7 +18,7 @@ from nclab_papers.findings.attacks import exchanged_moments
 from nclab_papers.findings.attacks import terminal_phase as ideal_numbers
 from nclab_papers.findings.terminal_phase import PRESETS, pairs
 from tests.nclab_papers.findings.test_terminal_training import TINY
-from tests.nclab_papers.ji2022.test_fig3 import HERE
+from tests.nclab_papers.ji2022.test_fig3 import IN_PROCESS
 
 CLAIMS = [claim for claim in claims() if claim.needs == "findings_terminal_phase"]
 
@@ -27,7 +27,7 @@ CLAIMS = [claim for claim in claims() if claim.needs == "findings_terminal_phase
 def test_both_networks_are_trained_once_and_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numbers = terminal_phase.run(TINY, seeds=(0, 1), out=tmp_path, engine=HERE)
+    numbers = terminal_phase.run(TINY, seeds=(0, 1), out=tmp_path, engine=IN_PROCESS)
     assert {(row["network"], row["seed"]) for row in numbers["rows"]} == {
         (network, seed) for network in ("vgg", "mlp") for seed in (0, 1)
     }
@@ -41,7 +41,7 @@ def test_both_networks_are_trained_once_and_shown(
         raise AssertionError("a finished run was trained again")
 
     monkeypatch.setattr(terminal_phase, "train", refuse)
-    assert terminal_phase.run(TINY, seeds=(0, 1), out=tmp_path, engine=HERE) == numbers
+    assert terminal_phase.run(TINY, seeds=(0, 1), out=tmp_path, engine=IN_PROCESS) == numbers
     assert "test accuracy" in as_text(for_terminal(terminal_phase.tables(numbers)[1]))
     with pytest.raises(NclabError, match="different seeds"):
         terminal_phase.run(TINY, seeds=(0, 0), out=tmp_path)

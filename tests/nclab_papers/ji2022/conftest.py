@@ -1,4 +1,4 @@
-"""A small data set in place of FashionMNIST."""
+"""Fixtures: a small data set in place of FashionMNIST."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.training.data.idx_files import write_small
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data set of 40 random images under the real names."""
+    """Replace the published files by 40 random images."""
     for key, file in write_small(tmp_path / "data", zipped=True, size=40).items():
         monkeypatch.setitem(FILES, key, file)
     monkeypatch.setenv("NCLAB_DATA", str(tmp_path / "data"))

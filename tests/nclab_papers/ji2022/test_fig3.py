@@ -1,4 +1,4 @@
-"""Figure 3 of ji2022: runs reused and shown, claims judged from rows, pictures as plain data."""
+"""Figure 3 of ji2022: reuse of runs, claims judged from rows, laws of decay, and pictures."""
 
 import math
 from collections.abc import Callable
@@ -20,15 +20,15 @@ from nclab.figures.picture import Panel
 from nclab.figures.plotly_renderer import plotly_figure
 from nclab.text import as_text
 from nclab.training.data import fashion_mnist
-from nclab_papers.ji2022 import fig3
-from nclab_papers.ji2022.fig3 import QUANTITIES, panels
+from nclab_papers.ji2022 import fig3, vgg_training
+from nclab_papers.ji2022.fig3 import LAWS, QUANTITIES, advantage, fall, held_out, panels
 from nclab_papers.ji2022.vgg_training import Config
 from tests.nclab_papers.ji2022.test_vgg_training import TINY
 
 Row = dict[str, Any]
 
 
-class Here(Engine):
+class InProcess(Engine):
     """An engine that trains in this process."""
 
     here = True
@@ -40,14 +40,14 @@ class Here(Engine):
         LOCAL.run_all(replace(work, workers=0))
 
 
-HERE = Here()
+IN_PROCESS = InProcess()
 
 
 @pytest.mark.usefixtures("small")
-def test_rows_are_measured_where_due_and_runs_reused(
+def test_rows_have_the_due_epochs_and_runs_are_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numbers = fig3.run(TINY, seeds=(0, 1), out=tmp_path, engine=HERE)
+    numbers = fig3.run(TINY, seeds=(0, 1), out=tmp_path, engine=IN_PROCESS)
     assert [row["epoch"] for row in numbers["rows"]] == [0, 1, 2, 3, 4, 6] * 2
     assert [row["step"] for row in numbers["rows"][:6]] == [0, 3, 6, 9, 12, 18]
     assert {row["seed"] for row in numbers["rows"]} == {0, 1}
@@ -62,26 +62,28 @@ def test_rows_are_measured_where_due_and_runs_reused(
     assert picture.name == "ji2022_fig3"
     assert len(picture.panels) == 4
 
-    def refuse(*arguments: object) -> None:
+    def fail(*arguments: object) -> None:
         raise AssertionError("a finished run was trained again")
 
-    monkeypatch.setattr(fig3, "train", refuse)
-    assert fig3.run(TINY, seeds=(0, 1), out=tmp_path, engine=HERE) == numbers
+    monkeypatch.setattr(vgg_training, "train", fail)
+    assert fig3.run(TINY, seeds=(0, 1), out=tmp_path, engine=IN_PROCESS) == numbers
     with pytest.raises(NclabError, match="seed 2 failed: AssertionError"):
-        fig3.run(TINY, seeds=(2,), out=tmp_path, engine=HERE)
+        fig3.run(TINY, seeds=(2,), out=tmp_path, engine=IN_PROCESS)
 
 
-def test_without_the_data_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(**options: object) -> None:
-        raise MissingData("FashionMNIST is not here.")
+def test_missing_data_raise_before_any_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(**options: object) -> None:
+        raise MissingData("FashionMNIST is missing.")
 
-    monkeypatch.setattr(fashion_mnist, "load", nothing)
-    with pytest.raises(MissingData, match="not here"):
+    monkeypatch.setattr(fashion_mnist, "load", missing)
+    with pytest.raises(MissingData, match="is missing"):
         fig3.run(Config(), seeds=(0,), out=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_unknown_presets_and_repeated_seeds_are_refused(tmp_path: Path) -> None:
+def test_unknown_presets_and_repeated_seeds_raise(tmp_path: Path) -> None:
     with pytest.raises(NclabError, match="quick, accelerated, paper, published; got 'large'"):
         find_preset(fig3, "large")
     for seeds in ((), (1, 1)):
@@ -89,7 +91,7 @@ def test_unknown_presets_and_repeated_seeds_are_refused(tmp_path: Path) -> None:
             fig3.run(Config(), seeds=seeds, out=tmp_path)
 
 
-def test_presets_say_what_they_are() -> None:
+def test_presets_have_their_variants_and_sizes() -> None:
     presets = fig3.PRESETS
     assert {name: config.variant for name, config in presets.items()} == {
         "quick": "plain",
@@ -104,13 +106,11 @@ def test_presets_say_what_they_are() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_long_training_without_gpu_is_warned_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_training_without_gpu_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     config = Config(**{**vars(TINY), "device": "auto", "epochs": 1})
     with pytest.warns(NclabWarning, match="No GPU"):
-        fig3.run(config, seeds=(0,), out=tmp_path, engine=HERE)
+        fig3.run(config, seeds=(0,), out=tmp_path, engine=IN_PROCESS)
 
 
 PAPER = asdict(fig3.PRESETS["published"])
@@ -121,7 +121,7 @@ CLAIMS = (fig3.fig_3a, fig3.fig_3b, fig3.fig_3c, fig3.fig_3d, fig3.sec_4_realist
 
 
 def collapsing(seed: int = 0) -> list[Row]:
-    """Every quantity falls like 1/log t and ends below 0.1, within a percent or so."""
+    """Return rows in which every quantity falls like 1/log t and ends near 0.1 or below."""
     rows = []
     for epoch in EPOCHS:
         value = (0.5 + 0.01 * seed) / math.log(epoch + 3)
@@ -138,42 +138,42 @@ def changed(rows: list[Row], name: str, value: Callable[[int], float]) -> list[R
 
 
 def judge(rows: list[Row], config: Row = PAPER) -> dict[str, Finding]:
-    """Every claim by its id, without the paper's key."""
+    """Return the finding of every claim by its id, without the paper's key."""
     numbers = {"config": config, "rows": rows}
     return {claim.id.split("/")[1]: claim.judge(numbers) for claim in CLAIMS}
 
 
-def test_collapse_at_the_papers_size_reproduces_everything() -> None:
-    found = judge(ALL)
-    assert {name: finding.verdict for name, finding in found.items()} == dict.fromkeys(
+def test_collapse_at_the_papers_size_reproduces_all_claims() -> None:
+    findings = judge(ALL)
+    assert {name: finding.verdict for name, finding in findings.items()} == dict.fromkeys(
         ("fig-3a", "fig-3b", "fig-3c", "fig-3d", "sec-4-realistic"), Verdict.REPRODUCED
     )
-    ahead, falls = found["fig-3b"].numbers["effects"]
+    ahead, falls = findings["fig-3b"].numbers["effects"]
     assert ahead["estimate"] > 1
     assert falls["estimate"] == pytest.approx(1, abs=0.03)
 
 
-def test_below_the_papers_size_all_is_open_and_says_how_far_it_got() -> None:
+def test_below_the_papers_size_all_claims_are_open_and_name_the_size() -> None:
     for finding in judge(ALL, SMALLER).values():
         assert finding.verdict is Verdict.OPEN
         assert finding.evidence.startswith("1000 of 60000 images, width 0.125 of 1, 200 of 500")
         assert finding.numbers["there"] == "reproduced"
         assert finding.numbers["effects"]
-    hurried = judge(ALL, {**PAPER, "power": 0.25})["fig-3a"]
-    assert hurried.verdict is Verdict.OPEN
-    assert "accelerated" in hurried.evidence
+    accelerated = judge(ALL, {**PAPER, "power": 0.25})["fig-3a"]
+    assert accelerated.verdict is Verdict.OPEN
+    assert "accelerated" in accelerated.evidence
 
 
-def test_another_network_than_the_published_is_open_and_every_verdict_says_which_it_is() -> None:
-    for changed_layers, words in (
+def test_claims_on_another_variant_are_open_and_name_the_variant() -> None:
+    for layers, variant in (
         ({"batch_norm": True, "dense": 0}, "with batch norm, without its fully connected layers;"),
         ({"batch_norm": True}, "with batch norm, with its fully connected layers (no dropout);"),
         ({"dense": 0}, "without batch norm, without its fully connected layers;"),
         ({"dense": 100}, "without batch norm, with other fully connected layers"),
     ):
-        for finding in judge(ALL, {**PAPER, **changed_layers}).values():
+        for finding in judge(ALL, {**PAPER, **layers}).values():
             assert finding.verdict is Verdict.OPEN
-            assert f"500 of 500 epochs, VGG-13 {words}" in finding.evidence
+            assert f"500 of 500 epochs, VGG-13 {variant}" in finding.evidence
             assert finding.numbers["there"] == "reproduced"
     published = "VGG-13 without batch norm, with its fully connected layers (no dropout); "
     early = [row for row in ALL if row["epoch"] < 100]
@@ -181,7 +181,7 @@ def test_another_network_than_the_published_is_open_and_every_verdict_says_which
         assert finding.evidence.startswith(published)
 
 
-def test_the_ladders_numbers_are_shown_without_a_word_on_the_variant() -> None:
+def test_numbers_without_a_variant_have_tables_and_pictures() -> None:
     for config, name in ((SMALLER, "ji2022_fig3"), ({**SMALLER, "clip": 1.0}, "ji2022_fig3_acc")):
         numbers = {"config": config, "rows": [row | {"loss": 0.1} for row in ALL]}
         (picture,), (table,) = fig3.pictures(numbers), fig3.tables(numbers)
@@ -211,7 +211,7 @@ def test_verdicts_follow_the_rows(name: str, quantity: str, value: Callable[[int
     assert judge([row for row in ALL if row["seed"] == 0])[name].verdict is Verdict.UNDECIDED
 
 
-def test_what_stays_as_it_is_does_not_decrease() -> None:
+def test_a_constant_quantity_does_not_decrease() -> None:
     level = changed(ALL, "nc3_self_duality", lambda t: 0.5)
     assert judge(level)["fig-3d"].verdict is Verdict.NO_EFFECT
     small = changed(ALL, "nc2_equiangularity_weights", lambda t: 0.05)
@@ -226,40 +226,40 @@ def test_a_small_quantity_need_not_fall() -> None:
     rows = changed(ALL, "nc2_norm_variation_weights", lambda t: 0.05 + t * 1e-5)
     assert judge(rows)["sec-4-realistic"].verdict is Verdict.REPRODUCED
     rows = changed(ALL, "nc2_norm_variation_weights", lambda t: 0.05 + t * 2e-4)
-    found = judge(rows)["sec-4-realistic"]
-    assert found.verdict is Verdict.CONTRADICTED
-    assert "(a) W decreases or stays below 0.1" in found.evidence
+    finding = judge(rows)["sec-4-realistic"]
+    assert finding.verdict is Verdict.CONTRADICTED
+    assert "(a) W decreases or stays below 0.1" in finding.evidence
 
 
-def test_open_before_the_terminal_phase() -> None:
+def test_claims_are_open_before_the_terminal_phase() -> None:
     rows = [row | {"accuracy": 0.99} for row in ALL]
     assert {finding.verdict for finding in judge(rows).values()} == {Verdict.OPEN}
     assert {finding.verdict for finding in judge([]).values()} == {Verdict.OPEN}
     early = [row | {"accuracy": 1.0} for row in ALL if row["epoch"] <= 250]
-    found = judge(early)
-    assert found["fig-3b"].verdict is Verdict.OPEN
-    assert found["fig-3d"].verdict is Verdict.REPRODUCED
+    findings = judge(early)
+    assert findings["fig-3b"].verdict is Verdict.OPEN
+    assert findings["fig-3d"].verdict is Verdict.REPRODUCED
 
 
-def test_open_where_a_quantity_could_not_be_measured() -> None:
+def test_claims_are_open_if_a_quantity_was_not_measured() -> None:
     rows = [row | {"nc3_self_duality": None if row["epoch"] == 0 else 0.1} for row in ALL]
-    found = judge(rows)
-    assert {finding.verdict for finding in found.values()} == {Verdict.OPEN}
-    assert "seed 0 has measurements without nc3_self_duality" in found["fig-3b"].evidence
+    findings = judge(rows)
+    assert {finding.verdict for finding in findings.values()} == {Verdict.OPEN}
+    assert "seed 0 has measurements without nc3_self_duality" in findings["fig-3b"].evidence
 
 
 ROWS = [
-    {"seed": seed, "epoch": epoch} | {name: (place + 1) / (epoch + 1 + seed)}
+    {"seed": seed, "epoch": epoch} | {name: (index + 1) / (epoch + 1 + seed)}
     for seed in (0, 1)
     for epoch in (0, 1, 2, 5, 10)
-    for place, name in enumerate(QUANTITIES[:1])
+    for index, name in enumerate(QUANTITIES[:1])
 ]
 ROWS = [
     row | {name: row[QUANTITIES[0]] * (1 + i) for i, name in enumerate(QUANTITIES)} for row in ROWS
 ]
 
 
-def test_lines_are_means_and_bands_the_range() -> None:
+def test_lines_are_means_and_bands_are_ranges() -> None:
     picture = panels(ROWS, title="two seeds")
     assert [len(panel.series) for panel in picture.panels if isinstance(panel, Panel)] == [
         2,
@@ -290,27 +290,58 @@ def test_one_seed_has_no_band() -> None:
     assert "seeds" not in picture.caption
 
 
-def test_epochs_that_a_seed_lacks_are_left_out() -> None:
+def test_epochs_that_a_seed_lacks_are_skipped() -> None:
     rows = [row for row in ROWS if (row["seed"], row["epoch"]) != (1, 5)]
     panel = panels(rows, title="").panels[0]
     assert isinstance(panel, Panel)
     assert list(panel.series[0].x) == pytest.approx(np.log([2, 10]))
 
 
-def test_too_few_measurements_say_so() -> None:
+def test_too_few_measurements_raise() -> None:
     with pytest.raises(NclabError, match="Train for longer"):
         panels(ROWS[:3], title="")
 
 
-def test_drawn_on_paper_and_on_pages() -> None:
+def test_both_renderers_draw_the_picture() -> None:
     picture = panels(ROWS, title="two seeds")
     assert len(draw(picture).axes) == 4
     assert len(plotly_figure(picture).data) >= 6
 
 
-def test_what_was_not_measured_is_not_drawn() -> None:
+def test_missing_measurements_leave_gaps() -> None:
     name = QUANTITIES[2]
     rows = [row | ({name: None} if row["epoch"] == 5 else {}) for row in ROWS]
     panel = panels(rows, title="").panels[1]
     assert isinstance(panel, Panel)
     assert [y is None for y in panel.series[0].y] == [False, True, False]
+
+
+TIMES = [100, 115, 130, 150, 175, 200, 230, 260, 300, 340, 390, 440, 500]
+CURVES = {
+    "(log t)^-r": lambda t: math.log(t) ** -1.0,
+    "power law": lambda t: t**-0.3,
+    "exponential": lambda t: math.exp(-t / 1000),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_each_law_is_recognised_despite_noise(law: str) -> None:
+    rng = np.random.default_rng(0)
+    recognised = 0
+    for _ in range(20):
+        values = [CURVES[law](t) * math.exp(0.002 * rng.normal()) for t in TIMES]
+        densities = {name: held_out(TIMES, values, name) for name in LAWS}
+        recognised += max(densities, key=lambda name: densities[name]) == law
+    assert recognised >= 18
+
+
+def test_only_the_claimed_law_has_an_advantage() -> None:
+    for name, curve in CURVES.items():
+        values = [curve(t) for t in TIMES]
+        assert (advantage(TIMES, values) > 0) is (name == "(log t)^-r")
+        assert fall(TIMES, values) > 0
+
+
+def test_too_few_points_raise() -> None:
+    with pytest.raises(ValueError, match="Expected at least 5 points, got 4"):
+        held_out(TIMES[:4], [1.0] * 4, "power law")

@@ -1,4 +1,4 @@
-"""The ladder to Figure 3: climbed by cost, resumed, shown, and extrapolated with an error."""
+"""The ladder to Figure 3: trained by cost, resumed, drawn, and extrapolated with an error."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,37 +12,37 @@ from nclab.claims.tables import for_terminal
 from nclab.errors import NclabError
 from nclab.figures.matplotlib_renderer import draw
 from nclab.text import as_text
-from nclab_papers.ji2022 import fig3, ladder
+from nclab_papers.ji2022 import fig3, ladder, vgg_training
 from nclab_papers.ji2022.fig3 import QUANTITIES
 from nclab_papers.ji2022.ladder import PRESETS, RUNGS, Config, Rung, trend
-from tests.nclab_papers.ji2022.test_fig3 import HERE
+from tests.nclab_papers.ji2022.test_fig3 import IN_PROCESS
 from tests.nclab_papers.ji2022.test_vgg_training import TINY
 
 FEW = Config(rungs=3, shrink=50, training=replace(TINY, epochs=2))
 
 
-def test_rungs_are_climbed_in_the_order_of_their_cost() -> None:
+def test_presets_select_rungs_in_the_order_of_their_cost() -> None:
     hours = [rung.hours for rung in RUNGS]
     assert hours == sorted(hours)
     assert len({rung.name for rung in RUNGS}) == len(RUNGS) == 15
     assert {rung.images for rung in RUNGS} == {1000, 10_000, 60_000}
     assert {rung.width for rung in RUNGS} == {0.125, 0.25, 0.5}
-    paper = PRESETS["paper"].climbed()
+    paper = PRESETS["paper"].selected()
     assert len(paper) >= 5
     assert sum(rung.hours for rung in paper) <= PRESETS["paper"].hours
-    assert PRESETS["quick"].climbed() == list(RUNGS[:2])
-    assert PRESETS["whole"].climbed() == list(RUNGS)
-    assert PRESETS["finished"].climbed() == []
+    assert PRESETS["quick"].selected() == list(RUNGS[:2])
+    assert PRESETS["whole"].selected() == list(RUNGS)
+    assert PRESETS["finished"].selected() == []
 
 
-def test_every_rung_can_be_climbed_alone() -> None:
+def test_every_rung_has_its_own_preset() -> None:
     assert len({rung.preset for rung in RUNGS}) == len(RUNGS)
     for rung in RUNGS:
         assert " " not in rung.preset
-        assert PRESETS[rung.preset].climbed() == [rung]
+        assert PRESETS[rung.preset].selected() == [rung]
 
 
-def test_rungs_train_as_the_paper_does() -> None:
+def test_rungs_differ_from_the_paper_only_in_size_and_layers() -> None:
     paper, config = fig3.PRESETS["paper"], PRESETS["whole"]
     last = config.of(Rung(60_000, 0.5))
     assert replace(last, width=1.0, device="auto") == paper
@@ -50,62 +50,62 @@ def test_rungs_train_as_the_paper_does() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_done_rungs_are_not_redone_and_later_ones_are_left(
+def test_finished_rungs_are_reused_and_expensive_ones_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["nclab", "reproduce", "--preset", RUNGS[0].preset])
-    first = ladder.run(replace(FEW, rungs=2), seeds=(0, 1), out=tmp_path, engine=HERE)
+    first = ladder.run(replace(FEW, rungs=2), seeds=(0, 1), out=tmp_path, engine=IN_PROCESS)
     assert [rung["runs"] for rung in first["rungs"]] == [2, 2]
     assert {row["epoch"] for row in first["rows"]} == {0, 1, 2}
 
-    def refuse(*arguments: object) -> None:
+    def fail(*arguments: object) -> None:
         raise AssertionError("a finished run was trained again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fig3, "train", refuse)
+        patch.setattr(vgg_training, "train", fail)
         short = replace(FEW, hours=0.0)
-        left = ladder.run(short, seeds=(0, 1), out=tmp_path, engine=HERE)
-        assert left["rows"] == first["rows"]
-        # Kept with the evidence and laid out elsewhere, they need no training either.
+        gathered = ladder.run(short, seeds=(0, 1), out=tmp_path, engine=IN_PROCESS)
+        assert gathered["rows"] == first["rows"]
+        # Networks restored from the recorded ones need no training.
         patch.setattr(evidence, "networks_file", lambda paper: tmp_path / "networks.jsonl")
         assert record_networks("ji2022", tmp_path) == 4
         assert restore_networks("ji2022", tmp_path / "elsewhere") == 4
-        again = ladder.run(short, seeds=(0, 1), out=tmp_path / "elsewhere", engine=HERE)
+        again = ladder.run(short, seeds=(0, 1), out=tmp_path / "elsewhere", engine=IN_PROCESS)
         assert (again["rows"], again["runs"]) == (first["rows"], first["runs"])
-    assert [rung["runs"] for rung in left["rungs"]] == [2, 2, 0]
-    (table,) = ladder.tables(left)
+    assert [rung["runs"] for rung in gathered["rungs"]] == [2, 2, 0]
+    (table,) = ladder.tables(gathered)
     assert [row[2] for row in table.rows] == ["2", "2", "0"]
     assert "Rungs below Figure 3" in as_text(for_terminal(table))
     with pytest.raises(NclabError, match="different seeds"):
         ladder.run(FEW, seeds=(0, 0), out=tmp_path)
 
 
-def test_figure_3_is_open_and_says_how_far_the_ladder_got(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = climbed()
+def test_figure_3_is_open_and_judged_at_the_largest_rung(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = all_rungs()
     names = [rung.name for rung in RUNGS[:6]]  # 1000 × 0.5 is the largest of them
     few = {**numbers, "rows": [row for row in numbers["rows"] if row["rung"] in names]}
-    found = ladder.furthest(few)
-    assert found is not None
-    assert (found["config"]["images"], found["config"]["width"]) == (1000, 0.5)
-    assert {row["rung"] for row in found["rows"]} == {"1000 × 0.5"}
+    largest = ladder.furthest(few)
+    assert largest is not None
+    assert (largest["config"]["images"], largest["config"]["width"]) == (1000, 0.5)
+    assert {row["rung"] for row in largest["rows"]} == {"1000 × 0.5"}
     monkeypatch.setattr(evidence, "read_evidence", {"ji2022_ladder": few}.get)
     [row] = ledger.judge_all(ids=["ji2022/fig-3a"])
     assert row["verdict"] == "open"
     variant = "VGG-13 with batch norm, without its fully connected layers"
-    far = f"1000 of 60000 images, width 0.5 of 1, 500 of 500 epochs, {variant}; there"
-    assert far in row["evidence"]
+    size = f"1000 of 60000 images, width 0.5 of 1, 500 of 500 epochs, {variant}; at this size"
+    assert size in row["evidence"]
     assert "contradicted" in row["evidence"]  # at 0.3, above 0.1
     assert row["size"].endswith("of the ladder: 1000 images, width 0.5, 500 epochs; 2 seeds")
-    one = [row for row in few["rows"] if not (row["rung"] == "1000 × 0.5" and row["seed"])]
-    assert ladder.furthest({**few, "rows": one})["config"]["width"] == 0.25  # type: ignore[index]
+    one_seed = [row for row in few["rows"] if not (row["rung"] == "1000 × 0.5" and row["seed"])]
+    assert ladder.furthest({**few, "rows": one_seed})["config"]["width"] == 0.25  # type: ignore[index]
     assert ladder.furthest({**few, "rows": []}) is None
 
 
-def climbed(noise: float = 0.0) -> dict[str, Any]:
-    """Every quantity falls like images^-1/4 and, by a tenth, with every doubling of the width."""
+def all_rungs(noise: float = 0.0) -> dict[str, Any]:
+    """Return numbers that fall like images^-1/4, and by a tenth per doubling of the width."""
     rows = []
-    for place, rung in enumerate(RUNGS):
-        value = 2 * rung.images**-0.25 * (8 * rung.width) ** -0.15 * (1 + noise * (-1) ** place)
+    for index, rung in enumerate(RUNGS):
+        value = 2 * rung.images**-0.25 * (8 * rung.width) ** -0.15 * (1 + noise * (-1) ** index)
         for seed in (0, 1):
             row: dict[str, Any] = {"rung": rung.name, "seed": seed, "epoch": 500, "accuracy": 1.0}
             rows.append(row | dict.fromkeys(QUANTITIES, value * (1 + 0.01 * seed)))
@@ -116,20 +116,20 @@ def climbed(noise: float = 0.0) -> dict[str, Any]:
     return {"config": config, "seeds": [0, 1], "rungs": rungs, "rows": rows}
 
 
-def test_the_trend_leads_to_the_papers_size_with_an_error() -> None:
-    exact = trend(climbed(), QUANTITIES[0])
+def test_the_trend_is_extrapolated_to_the_papers_size_with_an_error() -> None:
+    exact = trend(all_rungs(), QUANTITIES[0])
     assert exact is not None
     assert exact.images == pytest.approx(-0.25)
     assert exact.expected == pytest.approx(2.01 * 60_000**-0.25 * 8**-0.15)
     assert exact.high / exact.low == pytest.approx(1, abs=1e-6)
-    rough = trend(climbed(0.1), QUANTITIES[0])
+    rough = trend(all_rungs(0.1), QUANTITIES[0])
     assert rough is not None
     assert rough.high / rough.low > 1.2
     assert rough.low < exact.expected < rough.high
 
 
 def test_few_rungs_have_no_trend() -> None:
-    numbers = climbed()
+    numbers = all_rungs()
     names = [rung.name for rung in RUNGS if rung.batch_norm and not rung.dense][:3]
     few = {**numbers, "rows": [row for row in numbers["rows"] if row["rung"] in names]}
     assert trend(few, QUANTITIES[0]) is None
@@ -138,8 +138,8 @@ def test_few_rungs_have_no_trend() -> None:
     assert ladder.pictures({**numbers, "rows": []}) == []
 
 
-def test_the_picture_has_every_rung_and_what_is_expected() -> None:
-    (picture,) = ladder.pictures(climbed(0.1))
+def test_the_picture_has_every_rung_and_the_extrapolation() -> None:
+    (picture,) = ladder.pictures(all_rungs(0.1))
     panel: Any = picture.panels[0]
     assert panel.x_names == (*(rung.name for rung in RUNGS), "the paper's")
     assert [len(series.x) for series in panel.series] == [15, 1, 15, 1]

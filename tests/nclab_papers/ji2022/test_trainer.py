@@ -1,4 +1,4 @@
-"""The trainer takes the steps of torch's SGD and resumes bit for bit."""
+"""Training of one network: the steps of torch's SGD, resumed to the same bits."""
 
 from collections.abc import Callable
 
@@ -25,36 +25,38 @@ def trainer(recipe: TrainerRecipe, *, seed: int = 0, mixed: bool = False) -> Tra
 
 
 def same(left: Trainer, right: Trainer) -> bool:
-    one, other = left.tensors(), right.tensors()
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    first, second = left.tensors(), right.tensors()
+    if first.keys() != second.keys():
+        return False
+    return all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize(
     "recipe", [TrainerRecipe(batch=8), ACCELERATED], ids=["plain", "accelerated"]
 )
-def test_resumed_training_is_the_same_bit_for_bit(recipe: TrainerRecipe) -> None:
-    whole, first, second = trainer(recipe), trainer(recipe), trainer(recipe, seed=7)
+def test_resumed_training_gives_the_same_bits(recipe: TrainerRecipe) -> None:
+    complete, first, second = trainer(recipe), trainer(recipe), trainer(recipe, seed=7)
     for _ in range(2):
-        whole.train_epoch()
+        complete.train_epoch()
         first.train_epoch()
     second.load(first.tensors(), first.extra())
     assert second.epoch == 2
     assert second.steps == 6
     for _ in range(3):
-        assert whole.train_epoch() == second.train_epoch()
-    assert same(whole, second)
+        assert complete.train_epoch() == second.train_epoch()
+    assert same(complete, second)
     first.train_epoch()
-    assert not same(whole, first)
+    assert not same(complete, first)
 
 
 def test_a_state_before_the_first_step_can_be_loaded() -> None:
-    begun, other = trainer(TrainerRecipe(batch=8)), trainer(TrainerRecipe(batch=8), seed=3)
-    other.load(begun.tensors(), begun.extra())
-    assert begun.train_epoch() == other.train_epoch()
-    assert same(begun, other)
+    initial, other = trainer(TrainerRecipe(batch=8)), trainer(TrainerRecipe(batch=8), seed=3)
+    other.load(initial.tensors(), initial.extra())
+    assert initial.train_epoch() == other.train_epoch()
+    assert same(initial, other)
 
 
-def test_steps_are_those_of_torch() -> None:
+def test_steps_equal_those_of_torch() -> None:
     recipe = TrainerRecipe(batch=8, rate=0.02, momentum=0.8)
     inputs, labels = torch.randn(20, 6), torch.arange(20) % 3
     network = nn.Linear(6, 3)
@@ -71,7 +73,7 @@ def test_steps_are_those_of_torch() -> None:
 
 
 def test_no_weight_decay() -> None:
-    """Without weight decay, a weight whose input is 0 never changes."""
+    """A weight without any input never changes."""
     network = nn.Linear(6, 3)
     before = network.weight[:, 5].clone()
     inputs = torch.randn(20, 6)
@@ -99,7 +101,7 @@ def test_clipping_bounds_the_step() -> None:
     assert moved[1] == pytest.approx(1e-3, rel=1e-2)
 
 
-def test_rate_follows_the_loss() -> None:
+def test_the_learning_rate_follows_the_loss() -> None:
     training = trainer(ACCELERATED)
     rates = []
     for loss in (float("inf"), 0.25, 1e-6):
@@ -117,14 +119,14 @@ def test_mixed_precision_trains_float32_weights() -> None:
 
 def test_the_checkpoint_of_another_network_raises() -> None:
     training = trainer(TrainerRecipe())
-    with pytest.raises(NclabError, match="got another"):
+    with pytest.raises(NclabError, match="got a different one"):
         training.load({}, training.extra())
 
 
-def test_a_loss_that_is_not_finite_stops_the_training() -> None:
+def test_an_infinite_loss_raises() -> None:
     inputs = torch.full((4, 2), float("nan"))
     training = Trainer(nn.Linear(2, 2), TrainerRecipe(), inputs, torch.arange(4) % 2, seed=0)
-    with pytest.raises(NclabError, match="smaller rate"):
+    with pytest.raises(NclabError, match="smaller learning rate"):
         training.train_epoch()
 
 
@@ -139,6 +141,6 @@ def test_a_loss_that_is_not_finite_stops_the_training() -> None:
         lambda: TrainerRecipe(most=0.5),
     ],
 )
-def test_impossible_recipes_raise(wrong: Callable[[], TrainerRecipe]) -> None:
+def test_invalid_recipes_raise(wrong: Callable[[], TrainerRecipe]) -> None:
     with pytest.raises(NclabError, match="Expected"):
         wrong()

@@ -1,4 +1,4 @@
-"""The trained VGG-13 at a tiny size: recorded, resumed bit for bit, measured as by `measure`."""
+"""VGG-13 trained at a tiny size: recorded, resumed to the same bits, measured as by `measure`."""
 
 from pathlib import Path
 
@@ -6,25 +6,25 @@ import pytest
 
 from nclab.measurement import measure
 from nclab.records import open_run, read_run
-from nclab_papers.ji2022.vgg_training import MEASURED, Config, new_solo, read_rows, train
+from nclab_papers.ji2022.vgg_training import MEASURED, Config, new_trainer, read_rows, train
 
 TINY = Config(images=20, width=0.05, epochs=6, batch=8, per_decade=5, checkpoint_every=2, rate=0.01)
 
 
 def silent(step: int, total: int) -> None:
-    """A report that nobody hears."""
+    """Ignore the progress of a training."""
 
 
 class Killed(Exception):
-    """Stands for the end of a process."""
+    """Stands for a killed process."""
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("accelerated", [False, True])
-def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path, accelerated: bool) -> None:
+def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, accelerated: bool) -> None:
     config = Config(**{**vars(TINY), "clip": 1.0, "power": 0.5}) if accelerated else TINY
-    whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    train(silent, whole, config, 3)
+    complete, killed = tmp_path / "a" / "run", tmp_path / "b" / "run"
+    train(silent, complete, config, 3)
 
     def killed_in(epoch: int):  # type: ignore[no-untyped-def]
         def report(step: int, total: int) -> None:
@@ -35,24 +35,24 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path, accelerated: boo
 
     for epoch in (1, 3, 5):
         with pytest.raises(Killed):
-            train(killed_in(epoch), broken, config, 3)
-    train(silent, broken, config, 3)
-    assert (whole / "journal.jsonl").read_bytes() == (broken / "journal.jsonl").read_bytes()
-    ends = [max((run / "checkpoints").iterdir()) for run in (whole, broken)]
+            train(killed_in(epoch), killed, config, 3)
+    train(silent, killed, config, 3)
+    assert (complete / "journal.jsonl").read_bytes() == (killed / "journal.jsonl").read_bytes()
+    ends = [max((run / "checkpoints").iterdir()) for run in (complete, killed)]
     assert ends[0].name == ends[1].name
     assert ends[0].read_bytes() == ends[1].read_bytes()
-    assert read_run(broken).state == "finished"
+    assert read_run(killed).state == "finished"
 
 
 @pytest.mark.usefixtures("small")
-def test_measurements_are_those_of_measure(tmp_path: Path) -> None:
+def test_measurements_equal_those_of_measure(tmp_path: Path) -> None:
     train(silent, tmp_path / "run", TINY, 0)
-    solo = new_solo(TINY, seed=0)
+    trainer = new_trainer(TINY, seed=0)
     with open_run(tmp_path / "run", kind="fig3", config=TINY.described(), seed=0) as run:
         checkpoint = run.resume(run.steps()[-1])
         assert checkpoint is not None
-        solo.load(checkpoint.tensors, checkpoint.extra)
-    expected = measure(solo.model, [(solo.inputs, solo.labels)]).last
+        trainer.load(checkpoint.tensors, checkpoint.extra)
+    expected = measure(trainer.model, [(trainer.inputs, trainer.labels)]).last
     last = read_rows(tmp_path / "run")[-1]
     assert last["epoch"] == TINY.epochs
     for name in MEASURED:

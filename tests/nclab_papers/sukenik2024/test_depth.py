@@ -1,4 +1,4 @@
-"""The study of depth: its batches, one tiny run, what is shown, and the two networks of theory."""
+"""The study of depth: its batches, one tiny run, its table and picture, and both built networks."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from nclab.figures.matplotlib_renderer import draw
 from nclab_papers.shared.rows import as_rows
 from nclab_papers.sukenik2024 import depth
-from nclab_papers.sukenik2024.depth import PRESETS, Config, cells
+from nclab_papers.sukenik2024.depth import PRESETS, Config, batches
 from nclab_papers.sukenik2024.low_rank import best_value, collapsed, on_graph
 from tests.claims.paper_attacks import IDEAL
 
@@ -24,12 +24,13 @@ TINY = Config(
 
 
 def test_the_design_has_5760_runs() -> None:
-    batches = cells(PRESETS["paper"], range(8))
-    assert len(batches) == len({one.name for one in batches}) == 120
-    assert sum(len(one.seeds) * len(one.starts) * len(one.weight_decays) for one in batches) == 5760
+    design = batches(PRESETS["paper"], range(8))
+    assert len(design) == len({batch.name for batch in design}) == 120
+    runs = [len(batch.seeds) * len(batch.starts) * len(batch.weight_decays) for batch in design]
+    assert sum(runs) == 5760
 
 
-def test_a_tiny_study_descends_once_and_is_shown(
+def test_a_tiny_study_runs_only_missing_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = depth.run(TINY, seeds=(0, 1), out=tmp_path)
@@ -40,15 +41,15 @@ def test_a_tiny_study_descends_once_and_is_shown(
         (row["etf"] is None) is (row["kind"] == "relu" or row["loss"] == "mse") for row in rows
     )
     json.dumps(numbers, allow_nan=False)
-    [gone, *_] = (tmp_path / "depth").iterdir()
-    gone.unlink()  # as if the command had been stopped before this batch
+    [missing, *_] = (tmp_path / "depth").iterdir()
+    missing.unlink()  # as if the command had been stopped before this batch
     assert depth.run(TINY, seeds=(0, 1), out=tmp_path) == numbers
-    monkeypatch.setattr(depth, "descend_cell", None)
+    monkeypatch.setattr(depth, "descend_batch", None)
     assert depth.run(TINY, seeds=(0, 1), out=tmp_path) == numbers
     assert len(depth.tables(numbers)[0].rows) == 2 * 2 * 2 * 2
 
 
-def test_a_panel_for_every_model() -> None:
+def test_the_picture_has_a_panel_for_every_model() -> None:
     [picture] = depth.pictures(IDEAL["sukenik2024_depth"])
     assert len(draw(picture).axes) == 4
 
@@ -56,9 +57,7 @@ def test_a_panel_for_every_model() -> None:
 @pytest.mark.parametrize(
     ("classes", "collapse", "graph"), [(6, 0.01498193, 0.01443226), (10, 0.02494970, 0.02249303)]
 )
-def test_objectives_of_networks_that_are_written_down(
-    classes: int, collapse: float, graph: float
-) -> None:
+def test_objectives_of_the_built_networks(classes: int, collapse: float, graph: float) -> None:
     for build, expected in ((collapsed, collapse), (on_graph, graph)):
         value = best_value(build(classes, 4), classes, 4, 0.001)
         assert value == pytest.approx(expected, abs=1e-8)

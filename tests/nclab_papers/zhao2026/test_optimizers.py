@@ -1,4 +1,4 @@
-"""The study of optimisers: its design, one tiny run, and what is shown of it."""
+"""The study of optimisers: its design, one tiny run, its table and its picture."""
 
 import json
 from dataclasses import asdict
@@ -29,19 +29,19 @@ def test_the_design_has_10560_networks_and_576_without_momentum() -> None:
     sizes = {
         plain: sum(
             len(config.members)
-            for place, config in fleets
-            if (place["optimizer"] == NO_MOMENTUM) is plain
+            for setting, config in fleets
+            if (setting["optimizer"] == NO_MOMENTUM) is plain
         )
         for plain in (False, True)
     }
     assert sizes == {False: 10_560, True: 576}
-    assert len({repr(config) for _, config in fleets}) == len(fleets), "no network is there twice"
+    assert len({repr(config) for _, config in fleets}) == len(fleets), "a network is repeated"
 
 
-def test_arms_are_matched_and_paired_by_seed() -> None:
+def test_arms_share_seeds_and_have_matched_rates() -> None:
     fleets = arms(TINY, (3,))
-    recipes = {place["optimizer"]: config.recipe for place, config in fleets}
-    assert {name: one.rate for name, one in recipes.items()} == {
+    recipes = {setting["optimizer"]: config.recipe for setting, config in fleets}
+    assert {name: recipe.rate for name, recipe in recipes.items()} == {
         "sgd": 0.03,
         "sgdw": 0.03,
         "adam": 0.003,
@@ -52,13 +52,13 @@ def test_arms_are_matched_and_paired_by_seed() -> None:
     assert recipes[NO_MOMENTUM].momentum == 0
     assert {config.seeds for _, config in fleets} == {(3,)}
     assert {config.data.seed for _, config in fleets} == {3}  # type: ignore[union-attr]
-    [few] = {config.weight_decays for place, config in fleets if place["optimizer"] == NO_MOMENTUM}
-    assert few == (0.0, 1e-2)
+    [decays] = {
+        config.weight_decays for setting, config in fleets if setting["optimizer"] == NO_MOMENTUM
+    }
+    assert decays == (0.0, 1e-2)
 
 
-def test_a_tiny_study_is_trained_once_and_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tiny_study_is_trained_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = optimizers.run(TINY, seeds=(0,), out=tmp_path)
     rows = as_rows(numbers)
     assert len(rows) == 2 * (5 * 3 + 2)
@@ -70,7 +70,7 @@ def test_a_tiny_study_is_trained_once_and_shown(
     assert len(optimizers.tables(numbers)[0].rows) == 5 * 3 + 2
 
 
-def test_pictures_are_of_networks_that_count() -> None:
+def test_pictures_show_only_networks_that_count() -> None:
     numbers = IDEAL["zhao2026_optimizers"]
     [picture] = optimizers.pictures(numbers)
     assert len(draw(picture).axes) == 4
@@ -81,16 +81,16 @@ def test_pictures_are_of_networks_that_count() -> None:
     assert "0 of 32" in optimizers.tables({**numbers, "networks": failed})[0].rows[0]
 
 
-def test_parity_of_even_numbers_of_classes_alone_is_open() -> None:
+def test_parity_without_odd_numbers_of_classes_is_open() -> None:
     numbers = IDEAL["zhao2026_optimizers"]
     even = as_columns([row for row in as_rows(numbers) if row["classes"] % 2 == 0])
     config = {**numbers["config"], "classes": [4, 6]}
-    found = optimizers.parity.judge({**numbers, "networks": even, "config": config})
-    assert found.verdict is Verdict.OPEN
+    finding = optimizers.parity.judge({**numbers, "networks": even, "config": config})
+    assert finding.verdict is Verdict.OPEN
 
 
-def test_evidence_of_the_whole_study_is_small() -> None:
-    """A row of six digits a number, about a hundred bytes as columns."""
+def test_evidence_of_the_complete_study_is_small() -> None:
+    """Rows with six digits per number take about 100 bytes as columns."""
     row = {"optimizer": "adamw", "data": "fashion", "classes": 7, "rate": 0.003, "seed": 7}
     row |= {"weight_decay": 0.0003, "accuracy": 0.9995}
     names = ("loss", "nc0", "nc1", "nc2", "nc3", "raw_nc1", "raw_nc2", "raw_nc3")

@@ -1,4 +1,4 @@
-"""The study of losses: recipes, one tiny run, gaps beside their prediction."""
+"""The study of losses: recipes, one tiny run, and logit gaps with their predictions."""
 
 import json
 from pathlib import Path
@@ -21,16 +21,14 @@ TINY = Config(
 )
 
 
-def test_only_the_squared_error_treats_its_bias_apart() -> None:
+def test_only_the_squared_error_has_its_own_bias_decay() -> None:
     paper = PRESETS["paper"]
     assert recipe_of(paper, "focal") == {"loss": "focal", "rate": 0.03}
     assert recipe_of(paper, "mse")["head_bias_decay"] == 0.0
     assert recipe_of(paper, "mse_penalised")["head_bias_decay"] == 1.0
 
 
-def test_a_tiny_study_is_trained_once_and_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tiny_study_is_trained_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = losses.run(TINY, seeds=(0,), out=tmp_path)
     rows = as_rows(numbers)
     assert [row["loss"] for row in rows] == list(LOSSES)
@@ -44,14 +42,14 @@ def test_a_tiny_study_is_trained_once_and_shown(
     assert len(losses.tables(numbers)[0].rows) == 5
 
 
-def test_a_gap_is_measured_in_the_same_way_as_it_is_predicted() -> None:
+def test_the_gap_compares_the_correct_logit_with_the_others() -> None:
     logits = torch.tensor([[4.0, 0.0, 1.0], [2.0, 5.0, 0.0]])
     assert gap(logits, torch.tensor([0, 1])) == pytest.approx((3.5 + 4.0) / 2)
     assert gap_error({"gap": 10.0, "predicted_gap": 1.0}) == 1.0
     assert gap_error({"gap": -1.0, "predicted_gap": 1.0}) == 10.0
 
 
-def test_all_losses_are_drawn() -> None:
+def test_the_picture_shows_all_losses() -> None:
     [picture] = losses.pictures(IDEAL["zhou2022_losses"])
     assert len(draw(picture).axes) == 3
     assert len(picture.panels[0].series) == 5  # type: ignore[union-attr]
