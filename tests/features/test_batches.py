@@ -1,4 +1,4 @@
-"""What a loader may yield, and what is said about anything else."""
+"""Tests of the batches that a loader may yield, and of the errors for other batches."""
 
 from collections import UserDict
 from typing import Any, NamedTuple
@@ -27,51 +27,51 @@ class Pair(NamedTuple):
 
 
 def split(batch: Any) -> Batch:
-    """The batch, split where it lives."""
+    """Return the batch split on the CPU."""
     return split_batch(batch, CPU)
 
 
 @pytest.mark.parametrize("batch", [(X, Y), [X, Y], Pair(X, Y), (X, [1, 0]), (X, Y.numpy())])
 def test_inputs_and_labels(batch: Any) -> None:
-    found = split(batch)
-    assert len(found.args) == 1
-    assert found.args[0] is X
-    assert found.kwargs == {}
-    assert found.labels.tolist() == [1, 0]
-    assert found.mask is None
+    parts = split(batch)
+    assert len(parts.args) == 1
+    assert parts.args[0] is X
+    assert parts.kwargs == {}
+    assert parts.labels.tolist() == [1, 0]
+    assert parts.mask is None
 
 
-def test_the_last_of_several_is_the_label() -> None:
-    found = split((X, Z, Y))
-    assert found.args == (X, Z)
-    assert found.labels.tolist() == [1, 0]
+def test_the_last_part_is_the_labels() -> None:
+    parts = split((X, Z, Y))
+    assert parts.args == (X, Z)
+    assert parts.labels.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("key", LABEL_KEYS)
 @pytest.mark.parametrize("kind", [dict, UserDict])
 def test_a_mapping_becomes_keywords(key: str, kind: Any) -> None:
-    found = split(kind({"pixels": X, key: Y}))
-    assert found.args == ()
-    assert list(found.kwargs) == ["pixels"]
-    assert found.labels.tolist() == [1, 0]
+    parts = split(kind({"pixels": X, key: Y}))
+    assert parts.args == ()
+    assert list(parts.kwargs) == ["pixels"]
+    assert parts.labels.tolist() == [1, 0]
 
 
-def test_a_mapping_beside_labels_becomes_keywords() -> None:
-    found = split(({"input_ids": X, "attention_mask": MASK}, Y))
-    assert found.args == ()
-    assert set(found.kwargs) == {"input_ids", "attention_mask"}
-    assert found.mask is not None
-    assert torch.equal(found.mask, MASK)
+def test_a_mapping_with_separate_labels_becomes_keywords() -> None:
+    parts = split(({"input_ids": X, "attention_mask": MASK}, Y))
+    assert parts.args == ()
+    assert set(parts.kwargs) == {"input_ids", "attention_mask"}
+    assert parts.mask is not None
+    assert torch.equal(parts.mask, MASK)
 
 
-def test_only_a_mask_of_tokens_is_a_mask() -> None:
+def test_only_a_two_dimensional_mask_is_a_mask() -> None:
     batch = {"x": X, "labels": Y}
     assert split({**batch, "attention_mask": MASK}).mask is not None
     assert split({**batch, "attention_mask": MASK[:, None]}).mask is None
     assert split({**batch, "attention_mask": None}).mask is None
 
 
-def test_everything_moves_to_the_device_of_the_model() -> None:
+def test_tensors_move_to_the_device_of_the_model() -> None:
     batch = {
         "x": X,
         "more": [X, (Z,), {"deep": X}],
@@ -79,20 +79,20 @@ def test_everything_moves_to_the_device_of_the_model() -> None:
         "name": "kept",
         "labels": [1, 0],
     }
-    found = split_batch(batch, torch.device("meta"))
-    assert found.labels.is_meta
-    assert found.mask is not None
-    assert found.mask.is_meta
-    assert len(found.tensors()) == 5
-    assert all(tensor.is_meta for tensor in found.tensors())
-    assert found.kwargs["name"] == "kept"
-    assert isinstance(found.kwargs["more"], list)
-    assert isinstance(found.kwargs["more"][1], tuple)
+    parts = split_batch(batch, torch.device("meta"))
+    assert parts.labels.is_meta
+    assert parts.mask is not None
+    assert parts.mask.is_meta
+    assert len(parts.tensors()) == 5
+    assert all(tensor.is_meta for tensor in parts.tensors())
+    assert parts.kwargs["name"] == "kept"
+    assert isinstance(parts.kwargs["more"], list)
+    assert isinstance(parts.kwargs["more"][1], tuple)
 
 
-def test_tensors_inside_lists_and_mappings_are_inputs_too() -> None:
-    found = split(([X, {"z": Z}], MASK, Y))
-    assert [id(tensor) for tensor in found.tensors()] == [id(X), id(Z), id(MASK)]
+def test_tensors_inside_lists_and_mappings_are_inputs() -> None:
+    parts = split(([X, {"z": Z}], MASK, Y))
+    assert [id(tensor) for tensor in parts.tensors()] == [id(X), id(Z), id(MASK)]
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_tensors_inside_lists_and_mappings_are_inputs_too() -> None:
         ((X, torch.tensor(7)), "a single sample of label 7"),
     ],
 )
-def test_anything_else_is_refused_in_one_line(batch: Any, message: str) -> None:
+def test_other_batches_raise_in_one_line(batch: Any, message: str) -> None:
     with pytest.raises(nclab.DataError, match=message) as caught:
         split(batch)
     assert "\n" not in str(caught.value)
 
 
-def test_a_watcher_does_not_guess_which_part_is_the_labels() -> None:
+def test_split_strictly_does_not_guess_the_labels() -> None:
     index = torch.tensor([0, 1])
     assert split_strictly((X, MASK, Y)).labels is Y
     assert split_strictly((X, Z, Y)).labels is Y

@@ -1,4 +1,4 @@
-"""Finding the classifier: which linear map is it, and what if there is none."""
+"""Tests of finding the classifier, and of the errors for models without one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ BATCHES = [(X[:25], Y[:25]), (X[25:], Y[25:])]
 
 @dataclass
 class Output:
-    """What libraries return instead of a tensor."""
+    """An output object as libraries return it instead of a tensor."""
 
     loss: Tensor | None
     logits: Tensor
 
 
 class Net(nn.Module):
-    """A body, a head, and something done to the logits."""
+    """A body, a head, and a chosen function of the logits."""
 
     def __init__(self, ending: str = "plain", head: nn.Module | None = None) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class OwnLinear(nn.Module):
 
 
 class Cosine(nn.Module):
-    """A classifier by angle: it has a weight of the right shape but is not linear."""
+    """A cosine classifier: its weight has the right shape, but it is not linear."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Cosine(nn.Module):
 
 
 def expected(model: Net) -> nclab.Collapse:
-    """The features of the body and the parameters of the head, measured as arrays."""
+    """Measure the features of the body and the parameters of the head as arrays."""
     with torch.no_grad():
         features = model.body(X)
     weight, bias = model.head.weight, getattr(model.head, "bias", None)
@@ -90,7 +90,7 @@ def expected(model: Net) -> nclab.Collapse:
 
 
 def error(model: nn.Module, batches: Any = BATCHES, **options: Any) -> str:
-    """The one line with which a model is refused."""
+    """Return the one-line error that a model raises."""
     with pytest.raises(nclab.ModelError) as caught:
         nclab.measure(model, batches, **options)
     line = str(caught.value)
@@ -102,7 +102,7 @@ def error(model: nn.Module, batches: Any = BATCHES, **options: Any) -> str:
     "ending",
     ["plain", "dict", "nameless dict", "object", "tuple", "nested", "upcast", "reshaped"],
 )
-def test_found_in_whatever_the_model_returns(ending: str) -> None:
+def test_the_classifier_is_found_in_any_output_type(ending: str) -> None:
     model = Net(ending)
     report = nclab.measure(model, BATCHES)
     assert report.classifier == "head"
@@ -112,7 +112,7 @@ def test_found_in_whatever_the_model_returns(ending: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ["log_softmax", "softmax"])
-def test_found_behind_a_function_of_the_logits_with_a_remark(ending: str) -> None:
+def test_a_function_of_the_logits_gives_a_remark(ending: str) -> None:
     model = Net(ending)
     report = nclab.measure(model, BATCHES)
     assert report.classifier == "head"
@@ -157,7 +157,7 @@ def test_heads_without_bias_and_heads_of_other_kinds(head: nn.Module) -> None:
     assert_same(report.last.scalars(), expected(model).scalars(), relative=1e-10)
 
 
-def test_the_bias_counts() -> None:
+def test_the_bias_is_measured() -> None:
     with_bias = Net()
     without = Net(head=nn.Linear(8, 4, bias=False))
     assert isinstance(without.head, nn.Linear)
@@ -169,7 +169,7 @@ def test_the_bias_counts() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("inputs", [8, 700])
-def test_an_own_linear_and_a_cosine_are_told_apart_in_any_precision(
+def test_linear_and_cosine_heads_are_distinguished_in_any_precision(
     inputs: int, dtype: torch.dtype
 ) -> None:
     torch.manual_seed(1)
@@ -178,16 +178,16 @@ def test_an_own_linear_and_a_cosine_are_told_apart_in_any_precision(
     first.weight.data.mul_(0.3)  # so that products and cosines are of one size
     body = nn.Sequential(first, nn.ReLU())
     linear = nn.Sequential(body, OwnLinear(inputs, 4)).to(dtype)
-    found = nclab.measure(linear, batches)
-    assert (found.classifier, found.remarks) == ("1", ())
+    report = nclab.measure(linear, batches)
+    assert (report.classifier, report.remarks) == ("1", ())
     cosine = nn.Sequential(body, Cosine(inputs, 4)).to(dtype)
-    found = nclab.measure(cosine, batches)
-    assert found.classifier == "1"
-    assert found.remarks == (
+    report = nclab.measure(cosine, batches)
+    assert report.classifier == "1"
+    assert report.remarks == (
         "1 compares directions: the features are measured as unit vectors, the classifier is the "
         "unit rows of its weight times 1",
     )
-    assert found.last.alpha == pytest.approx(1, rel=1e-12)
+    assert report.last.alpha == pytest.approx(1, rel=1e-12)
 
 
 def test_a_model_without_a_linear_map() -> None:
@@ -215,7 +215,7 @@ def test_a_chosen_classifier() -> None:
 
 
 @pytest.mark.parametrize("name", ["body", "body.1", "tail", ""])
-def test_a_wrong_choice(name: str) -> None:
+def test_an_unsuitable_classifier_name_raises(name: str) -> None:
     line = error(Net(), classifier=name)
     assert f"Expected classifier={name!r} to name a linear map called in the forward pass" in line
 
@@ -226,7 +226,7 @@ def test_a_chosen_classifier_of_a_model_that_returns_no_logits() -> None:
     assert_same(report.last.scalars(), expected(model).scalars(), relative=1e-10)
 
 
-def test_the_last_call_of_the_last_linear_map_is_taken() -> None:
+def test_the_last_call_of_the_last_linear_map_is_measured() -> None:
     class Repeated(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -262,7 +262,7 @@ def test_a_single_output_is_a_classifier_of_two_classes() -> None:
 
 
 class Heads(nn.Module):
-    """A body, and what the test makes of it."""
+    """A body and two heads, combined by a function of the test."""
 
     def __init__(self, finish: Callable[["Heads", Tensor], Any]) -> None:
         super().__init__()
@@ -281,7 +281,7 @@ HEAD_X, HEAD_Y = (
 
 
 @pytest.mark.parametrize("kind", ["tuple", "dict"])
-def test_of_several_heads_the_first_is_taken_and_the_others_are_named(kind: str) -> None:
+def test_the_first_of_several_heads_is_measured_and_the_others_are_named(kind: str) -> None:
     if kind == "tuple":
         model = Heads(lambda net, h: (net.main(h), net.aux(h)))
     else:
@@ -293,7 +293,7 @@ def test_of_several_heads_the_first_is_taken_and_the_others_are_named(kind: str)
     assert report.last.loss == pytest.approx(float(expected.detach()), rel=1e-5)
 
 
-def test_heads_beside_the_logits_are_named() -> None:
+def test_heads_other_than_the_logits_are_named() -> None:
     model = Heads(lambda net, h: {"aux": net.aux(h), "logits": net.main(h)})
     report = nclab.measure(model, [(HEAD_X, HEAD_Y)])
     assert report.classifier == "main"
@@ -302,7 +302,7 @@ def test_heads_beside_the_logits_are_named() -> None:
     assert (chosen.classifier, chosen.remarks) == ("aux", ())
 
 
-def test_a_hook_that_changes_the_logits_is_seen() -> None:
+def test_a_hook_that_changes_the_logits_is_noticed() -> None:
     model = Heads(lambda net, h: net.main(h))
     model.main.register_forward_hook(lambda module, inputs, output: output.square())
     with pytest.raises(nclab.ModelError, match="found none"):

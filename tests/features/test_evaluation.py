@@ -1,4 +1,4 @@
-"""A measurement leaves the model, the loader and the world's random numbers as it found them."""
+"""Tests that a measurement changes neither the model, nor the loader, nor random states."""
 
 import random
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ DATA = TensorDataset(X, Y)
 
 
 class Noisy(nn.Module):
-    """Draws from every random source, has batch norm, dropout, gradients and frozen parts."""
+    """A model with batch norm, dropout, gradients and frozen parts that draws random numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Noisy(nn.Module):
 
 
 def prepared(*, fail_at: int = -1) -> Noisy:
-    """A model in the middle of training: gradients there, some parts frozen, modes mixed."""
+    """Return a model in the middle of training: with gradients, frozen parts and mixed modes."""
     torch.manual_seed(1)
     model = Noisy()
     model(X).square().mean().backward()
@@ -55,7 +55,7 @@ def prepared(*, fail_at: int = -1) -> Noisy:
 
 
 def snapshot(model: nn.Module) -> dict[str, Any]:
-    """Everything about a model and the world that must not change."""
+    """Return the state of a model and all global states, which must not change."""
     state: dict[str, Any] = {}
     for name, module in model.named_modules():
         state[f"{name} training"] = module.training
@@ -74,8 +74,8 @@ def snapshot(model: nn.Module) -> dict[str, Any]:
         state[f"{name} grad is"] = id(parameter.grad)
     for name, buffer in model.named_buffers():
         state[name] = buffer.clone()
-    kind, keys, *rest = np.random.get_state()  # noqa: NPY002
-    state["numpy"] = (kind, torch.from_numpy(np.asarray(keys).astype(np.int64)).tolist(), rest)
+    kind, keys, *others = np.random.get_state()  # noqa: NPY002
+    state["numpy"] = (kind, torch.from_numpy(np.asarray(keys).astype(np.int64)).tolist(), others)
     state["python"] = random.getstate()
     state["torch"] = torch.get_rng_state()
     state["fused attention"] = torch.backends.mha.get_fastpath_enabled()
@@ -84,7 +84,7 @@ def snapshot(model: nn.Module) -> dict[str, Any]:
 
 
 def assert_unchanged(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """The same keys with the same values, bit for bit."""
+    """Assert that two snapshots are equal bit for bit."""
     assert before.keys() == after.keys()
     for name, value in before.items():
         if isinstance(value, Tensor):
@@ -94,13 +94,13 @@ def assert_unchanged(before: dict[str, Any], after: dict[str, Any]) -> None:
 
 
 def shuffling(**options: Any) -> DataLoader[tuple[Tensor, ...]]:
-    """A loader that draws its order anew every time."""
+    """Return a loader that draws a new order in each epoch."""
     return DataLoader(DATA, batch_size=16, shuffle=True, **options)
 
 
 @pytest.mark.parametrize("cache_bytes", [2**20, 0])
 @pytest.mark.parametrize("layers", ["last", "all"])
-def test_nothing_is_disturbed(layers: str, cache_bytes: int) -> None:
+def test_a_measurement_changes_nothing(layers: str, cache_bytes: int) -> None:
     model = prepared()
     before = snapshot(model)
     nclab.measure(model, shuffling(), layers=layers, cache_bytes=cache_bytes)
@@ -108,7 +108,7 @@ def test_nothing_is_disturbed(layers: str, cache_bytes: int) -> None:
     assert_unchanged(before, snapshot(model))
 
 
-def test_the_snapshot_sees_what_a_careless_measurement_does() -> None:
+def test_the_snapshot_detects_a_careless_measurement() -> None:
     model = prepared()
     before = snapshot(model)
     next(iter(shuffling()))
@@ -122,7 +122,7 @@ def test_the_snapshot_sees_what_a_careless_measurement_does() -> None:
 
 
 @pytest.mark.parametrize("fail_at", [1, 2, 5])
-def test_nothing_is_disturbed_when_the_forward_fails(fail_at: int) -> None:
+def test_a_failing_forward_pass_changes_nothing(fail_at: int) -> None:
     model = prepared(fail_at=fail_at)
     before = snapshot(model)
     with pytest.raises(RuntimeError, match="out of luck"):
@@ -131,7 +131,7 @@ def test_nothing_is_disturbed_when_the_forward_fails(fail_at: int) -> None:
     assert_unchanged(before, snapshot(model))
 
 
-def test_nothing_is_disturbed_when_the_data_fail() -> None:
+def test_a_failing_loader_changes_nothing() -> None:
     def loader() -> Iterator[tuple[Tensor, Tensor]]:
         yield X, Y
         random.random()
@@ -151,15 +151,18 @@ def test_nothing_is_disturbed_when_the_data_fail() -> None:
 
 def test_the_loaders_own_generators_are_restored() -> None:
     model = prepared()
-    own = torch.Generator().manual_seed(5)
-    sampler = RandomSampler(DATA, generator=own)
-    for loader in (shuffling(generator=own), DataLoader(DATA, batch_size=16, sampler=sampler)):
-        before = own.get_state()
+    generator = torch.Generator().manual_seed(5)
+    sampler = RandomSampler(DATA, generator=generator)
+    for loader in (
+        shuffling(generator=generator),
+        DataLoader(DATA, batch_size=16, sampler=sampler),
+    ):
+        before = generator.get_state()
         nclab.measure(model, loader, cache_bytes=0)
-        assert torch.equal(own.get_state(), before)
+        assert torch.equal(generator.get_state(), before)
 
 
-def test_training_goes_on_as_if_nothing_had_been_measured() -> None:
+def test_training_continues_as_without_a_measurement() -> None:
     def train(*, measured: bool) -> Tensor:
         torch.manual_seed(3)
         random.seed(3)
@@ -178,7 +181,7 @@ def test_training_goes_on_as_if_nothing_had_been_measured() -> None:
     assert torch.equal(train(measured=True), train(measured=False))
 
 
-def test_inside_modes_are_set_and_outside_restored() -> None:
+def test_modes_are_set_during_evaluation_and_restored_afterwards() -> None:
     model = prepared()
     before = snapshot(model)
     with evaluating(model):
@@ -189,7 +192,7 @@ def test_inside_modes_are_set_and_outside_restored() -> None:
     assert_unchanged(before, snapshot(model))
 
 
-def test_a_switched_off_fused_path_stays_off() -> None:
+def test_a_disabled_fused_path_stays_disabled() -> None:
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         nclab.measure(prepared(), [(X, Y)])
@@ -202,9 +205,9 @@ def test_measures_inside_inference_mode() -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(inplace=True), nn.Linear(8, 3))
     expected = nclab.measure(model, [(X, Y)], layers="all")
     with torch.inference_mode():
-        found = nclab.measure(model, [(X * 1, Y)], layers="all")
+        report = nclab.measure(model, [(X * 1, Y)], layers="all")
         assert torch.is_inference_mode_enabled()
-    assert [layer.scalars() for layer in found.layers] == [
+    assert [layer.scalars() for layer in report.layers] == [
         layer.scalars() for layer in expected.layers
     ]
 

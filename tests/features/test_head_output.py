@@ -1,4 +1,4 @@
-"""Heads whose result the model selects from, averages, scales or adds up, against the hand."""
+"""Tests of heads whose results the model selects from, averages, scales or adds up."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ Finish = Callable[[Any, Tensor, Tensor], Tensor]
 
 
 class Tokens(nn.Module):
-    """Features of tokens, and what a test makes of them."""
+    """Features of tokens and two heads, combined by a function of the test."""
 
     def __init__(self, finish: Finish) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ USES: dict[str, tuple[Finish, Hand]] = {
         ),
     ),
     "a sum of two": (
-        lambda m, h, mask: (lambda one: (m.head(one) + m.other(one)) / 2)(h[:, 0]),
+        lambda m, h, mask: (lambda first: (m.head(first) + m.other(first)) / 2)(h[:, 0]),
         lambda m, h, mask: (
             h[:, 0],
             (m.head.weight + m.other.weight) / 2,
@@ -126,7 +126,7 @@ def batches(size: int = 20) -> list[dict[str, Tensor]]:
     return [dict(zip(names, batch, strict=True)) for batch in zip(*parts, strict=True)]
 
 
-def by_hand(model: Tokens, hand: Hand) -> nclab.Collapse:
+def from_formula(model: Tokens, hand: Hand) -> nclab.Collapse:
     with torch.no_grad():
         return nclab.measure_features(*_ordered(*hand(model, model.body(X), MASK)))
 
@@ -136,16 +136,16 @@ def _ordered(features: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
 
 
 def prepared(name: str) -> tuple[Tokens, Hand]:
-    """A model whose first token is returned by a module, where the head reads that alone."""
+    """Return a model in which a module returns the token that the head reads."""
     finish, hand = USES[name]
     return Tokens(finish), hand
 
 
 @pytest.mark.parametrize("name", USES)
-def test_measured_as_by_hand(name: str) -> None:
+def test_measure_agrees_with_the_formula(name: str) -> None:
     model, hand = prepared(name)
     report = nclab.measure(model, batches())
-    assert_same(report.last.scalars(), by_hand(model, hand).scalars(), relative=1e-10)
+    assert_same(report.last.scalars(), from_formula(model, hand).scalars(), relative=1e-10)
     with torch.no_grad():
         z = model(X, MASK)
     assert report.last.loss == pytest.approx(float(functional.cross_entropy(z, Y)), rel=1e-10)
@@ -153,20 +153,21 @@ def test_measured_as_by_hand(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", USES)
-def test_watched_as_by_hand(name: str) -> None:
-    """While the weights rest, and again after they have moved without a forward pass."""
+def test_the_monitor_agrees_with_the_formula(name: str) -> None:
+    """Compare before and after the weights change without a forward pass."""
     model, hand = prepared(name)
     with nclab.Monitor(model) as monitor:
         for epoch in range(2):
             for batch in monitor.watch(batches()):
-                own = {key: value for key, value in batch.items() if key != "labels"}
-                functional.cross_entropy(model(**own), batch["labels"]).backward()
+                inputs = {key: value for key, value in batch.items() if key != "labels"}
+                functional.cross_entropy(model(**inputs), batch["labels"]).backward()
             assert monitor.last is not None
-            expected, found = by_hand(model, hand).scalars(), monitor.last.report.last.scalars()
-            seen = {key: value for key, value in expected.items() if found[key] is not None}
-            assert {"loss", "nc3_self_duality", "margin", "accuracy"} <= set(seen)
-            assert_same(found, seen, relative=1e-10)
-            with torch.no_grad():  # the temperature moves, too
+            expected = from_formula(model, hand).scalars()
+            measured = monitor.last.report.last.scalars()
+            common = {key: value for key, value in expected.items() if measured[key] is not None}
+            assert {"loss", "nc3_self_duality", "margin", "accuracy"} <= set(common)
+            assert_same(measured, common, relative=1e-10)
+            with torch.no_grad():  # the temperature changes as well
                 for parameter in model.parameters():
                     parameter.mul_(1.1 + 0.1 * epoch)
 
@@ -175,7 +176,7 @@ def test_watched_as_by_hand(name: str) -> None:
 def test_a_named_head_is_measured_as_the_model_uses_it(name: str) -> None:
     model, hand = prepared(name)
     report = nclab.measure(model, batches(), classifier="head")
-    assert_same(report.last.scalars(), by_hand(model, hand).scalars(), relative=1e-10)
+    assert_same(report.last.scalars(), from_formula(model, hand).scalars(), relative=1e-10)
 
 
 @pytest.mark.parametrize("name", ["last real token", "mean of all tokens", "last token"])
@@ -184,22 +185,22 @@ def test_a_given_head_is_measured_as_the_model_uses_it(name: str) -> None:
     pair = lambda m: (m.head.weight, m.head.bias)  # noqa: E731
     report = nclab.measure(model, batches(), classifier=pair)
     assert report.remarks == ()
-    assert_same(report.last.scalars(), by_hand(model, hand).scalars(), relative=1e-10)
+    assert_same(report.last.scalars(), from_formula(model, hand).scalars(), relative=1e-10)
 
 
-def test_a_second_round_of_forward_passes_takes_the_same_tokens() -> None:
+def test_the_second_pass_selects_the_same_tokens() -> None:
     model, hand = prepared("last real token")
     report = nclab.measure(model, batches(), cache_bytes=0)
-    assert_same(report.last.scalars(), by_hand(model, hand).scalars(), relative=1e-10)
+    assert_same(report.last.scalars(), from_formula(model, hand).scalars(), relative=1e-10)
 
 
-def test_the_layers_before_are_pooled_as_ever() -> None:
+def test_earlier_layers_are_pooled_as_usual() -> None:
     model, hand = prepared("last token")
     report = nclab.measure(model, batches(), layers=["body.0", "body"])
     with torch.no_grad():
         first = nclab.measure_features(masked_mean(model.body[0](X), MASK), Y)
     assert report["body.0"].cdnv == pytest.approx(first.cdnv, rel=1e-10)
-    assert report["body"].loss == pytest.approx(by_hand(model, hand).loss, rel=1e-10)
+    assert report["body"].loss == pytest.approx(from_formula(model, hand).loss, rel=1e-10)
 
 
 def test_sequences_first() -> None:
@@ -232,17 +233,17 @@ def test_one_logit_of_the_last_token() -> None:
     assert report.last.loss == pytest.approx(float(loss), rel=1e-10)
 
 
-def test_logits_in_half_precision_single_out_the_same_token() -> None:
+def test_half_precision_logits_select_the_same_token() -> None:
     model = Tokens(lambda m, h, mask: last_real(m.head(h), mask)).bfloat16()
-    own = [{**batch, "x": batch["x"].bfloat16()} for batch in batches()]
-    report = nclab.measure(model, own)
+    rounded = [{**batch, "x": batch["x"].bfloat16()} for batch in batches()]
+    report = nclab.measure(model, rounded)
     with torch.no_grad():
         features = last_real(model.body(X.bfloat16()), MASK)
     expected = nclab.measure_features(features, Y, model.head.weight, model.head.bias)
     assert report.last.cdnv == pytest.approx(expected.cdnv, rel=1e-6)
 
 
-def test_a_token_is_said() -> None:
+def test_a_selected_token_gives_a_remark() -> None:
     report = nclab.measure(prepared("last token")[0], batches())
     assert report.remarks == (
         "the model selects one position of the result of head: the features are those of that "
@@ -250,7 +251,7 @@ def test_a_token_is_said() -> None:
     )
 
 
-def test_tokens_that_come_one_by_one_and_then_not_are_refused() -> None:
+def test_a_batch_without_a_selected_token_raises() -> None:
     def finish(m: Any, h: Tensor, mask: Tensor) -> Tensor:
         z = m.head(h)
         return z[:, -1] if len(h) == 20 else z.amax(1)
@@ -259,7 +260,7 @@ def test_tokens_that_come_one_by_one_and_then_not_are_refused() -> None:
         nclab.measure(Tokens(finish), batches())
 
 
-def test_a_named_head_that_makes_no_output_is_said() -> None:
+def test_a_named_head_that_makes_no_output_gives_a_remark() -> None:
     model = Tokens(lambda m, h, mask: m.head(h).amax(1))
     report = nclab.measure(model, batches(), classifier="head")
     assert report.remarks == (
@@ -271,7 +272,7 @@ def test_a_named_head_that_makes_no_output_is_said() -> None:
     assert "no output of the model is the result of the given classifier" in given.remarks[0]
 
 
-def test_logits_of_every_position_beside_one_label_a_sample_are_said() -> None:
+def test_logits_of_every_position_with_one_label_per_sample_give_a_remark() -> None:
     report = nclab.measure(Tokens(lambda m, h, mask: m.head(h)), batches())
     assert "logits of every position, the labels are one a sample" in report.remarks[0]
 
@@ -286,16 +287,16 @@ def test_tied_weights_with_the_classes_second() -> None:
     assert report.classifier == "emb.weight"
 
 
-def test_a_sum_over_two_layers_says_so() -> None:
+def test_a_sum_over_two_layers_raises() -> None:
     model = Tokens(lambda m, h, mask: m.head(h[:, 0]) + m.other(h[:, 1]))
     with pytest.raises(nclab.ModelError, match="results of head and other, which read different"):
         nclab.measure(model, batches())
 
 
-@pytest.mark.parametrize("way", ["module", "parameter"])
-def test_a_sum_over_positions_holds_for_their_number(way: str) -> None:
+@pytest.mark.parametrize("kind", ["module", "parameter"])
+def test_a_sum_over_positions_needs_a_fixed_number_of_positions(kind: str) -> None:
     def finish(m: Any, h: Tensor, mask: Tensor) -> Tensor:
-        return (m.head(h) if way == "module" else h @ m.W).sum(1)
+        return (m.head(h) if kind == "module" else h @ m.W).sum(1)
 
     model = Tokens(finish)
     report = nclab.measure(model, [(X, Y)])

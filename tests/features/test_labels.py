@@ -1,4 +1,4 @@
-"""Which label belongs to which logits, and whether the model's own loss is ours."""
+"""Tests of the labels of tokens, and of the comparison with the model's own loss."""
 
 import os
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ WORDS, LENGTH = 7, 12
 
 @dataclass
 class Output:
-    """What a model of Hugging Face returns."""
+    """An output object of a Hugging Face model."""
 
     logits: Tensor
     loss: Tensor | None = None
 
 
 class Causal(nn.Module):
-    """A small model of tokens that shifts its labels, or does not, and says what it finds."""
+    """A small language model that shifts its labels or not, and returns its loss."""
 
     def __init__(self, *, shift: bool = True, bound: float | None = None) -> None:
         super().__init__()
@@ -39,28 +39,28 @@ class Causal(nn.Module):
         logits = logits if self.bound is None else self.bound * (logits / self.bound).tanh()
         if labels is None:
             return Output(logits)
-        own = next_labels(labels, -100) if self.shift else labels
-        return Output(logits, functional.cross_entropy(logits.flatten(0, 1), own.flatten()))
+        targets = next_labels(labels, -100) if self.shift else labels
+        return Output(logits, functional.cross_entropy(logits.flatten(0, 1), targets.flatten()))
 
 
 TOKENS = torch.randint(WORDS, (10, LENGTH), generator=torch.Generator().manual_seed(0))
 
 
-def by_hand(model: Causal, labels: Tensor, *, shift: bool) -> nclab.Collapse:
-    """Features of all tokens but the last, with the labels of all but the first."""
+def from_formula(model: Causal, labels: Tensor, *, shift: bool) -> nclab.Collapse:
+    """Measure all tokens but the last, with the labels of all tokens but the first."""
     with torch.no_grad():
         h = model.emb(TOKENS).tanh()
-    rows, own = (h[:, :-1], labels[:, 1:]) if shift else (h, labels)
-    used = own.flatten() != -100
-    rows, own = rows.flatten(0, 1)[used], own.flatten()[used]
-    return nclab.measure_features(rows, own, model.head.weight, model.head.bias)
+    rows, targets = (h[:, :-1], labels[:, 1:]) if shift else (h, labels)
+    used = targets.flatten() != -100
+    rows, targets = rows.flatten(0, 1)[used], targets.flatten()[used]
+    return nclab.measure_features(rows, targets, model.head.weight, model.head.bias)
 
 
 @pytest.mark.parametrize("shift", [True, False])
 @pytest.mark.parametrize(
     "labels", [TOKENS, TOKENS.roll(1, 0), TOKENS.masked_fill(TOKENS == 3, -100)]
 )
-def test_labels_are_taken_as_the_model_takes_them(labels: Tensor, shift: bool) -> None:
+def test_labels_are_used_as_the_model_uses_them(labels: Tensor, shift: bool) -> None:
     model = Causal(shift=shift)
     missing = 3 not in labels
     batch = [{"input_ids": TOKENS[:4], "labels": labels[:4]}]
@@ -70,13 +70,13 @@ def test_labels_are_taken_as_the_model_takes_them(labels: Tensor, shift: bool) -
     assert report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
     assert report.remarks == ()
     if not missing:
-        expected = by_hand(model, labels, shift=shift)
+        expected = from_formula(model, labels, shift=shift)
         assert report.last.cdnv == pytest.approx(expected.cdnv, rel=1e-10)
         assert report.last.samples == expected.samples
 
 
 def train(model: nn.Module) -> nclab.Monitor:
-    """One epoch, watched."""
+    """Train for one epoch under a monitor."""
     with nclab.Monitor(model) as monitor:
         for batch in monitor.watch([{"input_ids": TOKENS, "labels": TOKENS}]):
             model(**batch).loss.backward()
@@ -84,24 +84,26 @@ def train(model: nn.Module) -> nclab.Monitor:
 
 
 @pytest.mark.parametrize("shift", [True, False])
-def test_a_watched_model_is_understood_by_its_loss(shift: bool) -> None:
+def test_the_monitor_follows_the_loss_of_the_model(shift: bool) -> None:
     model = Causal(shift=shift)
     monitor = train(model)
     assert monitor.last is not None
-    found, expected = monitor.last.report.last, by_hand(model, TOKENS, shift=shift)
-    assert found.loss == pytest.approx(expected.loss, rel=1e-10)
-    assert found.samples == expected.samples
-    assert found.nc3_self_duality == pytest.approx(expected.nc3_self_duality, rel=1e-10)
+    measured, expected = monitor.last.report.last, from_formula(model, TOKENS, shift=shift)
+    assert measured.loss == pytest.approx(expected.loss, rel=1e-10)
+    assert measured.samples == expected.samples
+    assert measured.nc3_self_duality == pytest.approx(expected.nc3_self_duality, rel=1e-10)
 
 
-def test_labels_that_the_model_never_sees_stay_where_they_are() -> None:
-    """Someone who shifts by hand, in a loop of their own."""
+def test_labels_that_the_model_does_not_receive_are_not_shifted() -> None:
+    """Shift the labels in the loop, outside the model."""
     model = Causal()
     report = nclab.measure(model, [(TOKENS[:, :-1], TOKENS[:, 1:])])
-    assert report.last.loss == pytest.approx(by_hand(model, TOKENS, shift=True).loss, rel=1e-10)
+    assert report.last.loss == pytest.approx(
+        from_formula(model, TOKENS, shift=True).loss, rel=1e-10
+    )
 
 
-def test_a_loss_that_is_not_that_of_the_classifier_is_said() -> None:
+def test_a_loss_that_differs_from_the_classifier_warns() -> None:
     model = Causal(bound=0.3)
     with pytest.warns(nclab.NclabWarning, match="the model's own loss is"):
         report = nclab.measure(model, [{"input_ids": TOKENS, "labels": TOKENS}])
@@ -111,7 +113,7 @@ def test_a_loss_that_is_not_that_of_the_classifier_is_said() -> None:
         train(model)
 
 
-def test_a_loss_of_another_kind_says_nothing() -> None:
+def test_a_loss_of_another_kind_does_not_warn() -> None:
     class Other(Causal):
         def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> Output:
             out = super().forward(input_ids, labels)
@@ -121,20 +123,20 @@ def test_a_loss_of_another_kind_says_nothing() -> None:
     assert report.remarks == ()
 
 
-def test_a_sum_over_a_larger_batch_is_understood() -> None:
+def test_a_loss_divided_by_a_larger_batch_is_recognised() -> None:
     model = Causal()
     out = model(TOKENS, TOKENS)
     assert out.loss is not None
     count = TOKENS[:, 1:].numel()
     items = 3 * count
     scaled = Output(out.logits, out.loss * count / items)
-    found = model_loss(
+    result = model_loss(
         *(model, scaled, TOKENS),
         called_with={"labels": TOKENS, "num_items_in_batch": torch.tensor(items)},
         ignore_index=-100,
     )
-    assert found.shifted
-    assert found.loss == pytest.approx(float(out.loss.detach()), rel=1e-10)
+    assert result.shifted
+    assert result.loss == pytest.approx(float(out.loss.detach()), rel=1e-10)
 
 
 def gpt(words: int = WORDS) -> Any:
@@ -177,22 +179,22 @@ def test_a_causal_language_model_of_transformers(make: Any) -> None:
     assert report.remarks == ()
     assert report.last.loss == pytest.approx(float(out.loss), rel=1e-5)
     features = out.hidden_states[-1][:, :-1].reshape(-1, 16)
-    own = labels[:, 1:].flatten()
-    expected = nclab.measure_features(features, own, model.lm_head.weight)
+    targets = labels[:, 1:].flatten()
+    expected = nclab.measure_features(features, targets, model.lm_head.weight)
     assert report.last.nc1_trace_ratio == pytest.approx(expected.nc1_trace_ratio, rel=1e-4)
-    assert report.last.samples == expected.samples == int((own != -100).sum())
+    assert report.last.samples == expected.samples == int((targets != -100).sum())
     assert report.last.accuracy == expected.accuracy
 
 
-@pytest.mark.parametrize("way", ["labels that repeat", "labels shifted by hand"])
-def test_pairs_for_a_causal_language_model(way: str) -> None:
-    """(inputs, labels) are taken as they are, unless the labels only repeat the inputs."""
+@pytest.mark.parametrize("kind", ["labels that repeat", "labels shifted by hand"])
+def test_pairs_for_a_causal_language_model(kind: str) -> None:
+    """Use (inputs, labels) unshifted, unless the labels repeat the inputs."""
     model = gpt()
     with torch.no_grad():
-        own = float(model(input_ids=TOKENS, labels=TOKENS).loss)
-    by_hand = {"input_ids": TOKENS[:, :-1]}, TOKENS[:, 1:]
-    batch = ({"input_ids": TOKENS}, TOKENS) if way == "labels that repeat" else by_hand
-    assert nclab.measure(model, [batch]).last.loss == pytest.approx(own, rel=1e-5)
+        loss = float(model(input_ids=TOKENS, labels=TOKENS).loss)
+    from_formula = {"input_ids": TOKENS[:, :-1]}, TOKENS[:, 1:]
+    batch = ({"input_ids": TOKENS}, TOKENS) if kind == "labels that repeat" else from_formula
+    assert nclab.measure(model, [batch]).last.loss == pytest.approx(loss, rel=1e-5)
 
 
 def test_a_masked_language_model_is_not_shifted() -> None:
@@ -209,7 +211,7 @@ def test_a_masked_language_model_is_not_shifted() -> None:
     model = transformers.BertForMaskedLM(config).eval()
     batch = {"input_ids": TOKENS, "labels": TOKENS}
     with torch.no_grad():
-        own = float(model(**batch).loss)
+        loss = float(model(**batch).loss)
     report = nclab.measure(model, [batch])
-    assert report.last.loss == pytest.approx(own, rel=1e-5)
+    assert report.last.loss == pytest.approx(loss, rel=1e-5)
     assert report.last.samples == TOKENS.numel()

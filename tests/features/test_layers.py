@@ -1,4 +1,4 @@
-"""Which places are layers, what they are called, and what is said about the others."""
+"""Tests of which tensors are layers, of their names, and of the errors for other names."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ BATCHES = [(X[:20], Y[:20]), (X[20:], Y[20:])]
 
 
 class Shared(nn.Module):
-    """One ReLU everywhere, one linear layer three times, functional steps between."""
+    """A model with one shared ReLU, one linear layer called three times, and functional steps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Shared(nn.Module):
         self.double()
 
     def steps(self, x: Tensor) -> dict[str, Tensor]:
-        """The places in order, by the names they should get."""
+        """Return the layers in order, by their expected names."""
         weight, bias = self.again.weight, self.again.bias
         places = {"again.input": functional.linear(x, self.first.weight, self.first.bias).relu()}
         hidden = functional.linear(places["again.input"], weight, bias)
@@ -50,7 +50,7 @@ class Shared(nn.Module):
 
 
 class Halves(nn.Module):
-    """Two layers read two halves of one tensor, two more read the whole."""
+    """A model in which two layers read the halves of a tensor and two more read all of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,12 +71,12 @@ class Halves(nn.Module):
 
 
 def names(report: nclab.Report) -> list[str | None]:
-    """The measured layers in order."""
+    """Return the names of the measured layers in order."""
     return [layer.layer for layer in report.layers]
 
 
 def chain() -> nn.Sequential:
-    """Two blocks and a head."""
+    """Return a network of two blocks and a head."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Sequential(nn.Linear(6, 8), nn.ReLU()),
@@ -86,11 +86,11 @@ def chain() -> nn.Sequential:
 
 
 def reference(rows: Tensor) -> nclab.Collapse:
-    """A layer that no classifier reads, measured as an array."""
+    """Measure a layer that no classifier reads as an array."""
     return nclab.measure_features(rows.detach(), Y, num_classes=3)
 
 
-def test_a_place_is_named_after_the_outermost_module_that_returns_it() -> None:
+def test_a_layer_is_named_after_the_outermost_module_that_returns_it() -> None:
     assert names(nclab.measure(chain(), BATCHES, layers="all")) == ["0", "1"]
     assert names(nclab.measure(chain(), BATCHES)) == ["1"]
 
@@ -107,8 +107,8 @@ def test_outputs_and_inputs_by_name() -> None:
     rows = [linear, hidden, before, normed, normed.relu(), normed.relu(), normed.relu()]
     last = nclab.measure_features(normed.relu(), Y, model[2].weight, model[2].bias)
     for name, expected in zip(wanted, [*rows, model[2](normed.relu())], strict=True):
-        whole = last if name in ("1.2", "1", "2.input") else reference(expected)
-        assert_same(report[name].scalars(), whole.scalars(), relative=1e-10)
+        expected_layer = last if name in ("1.2", "1", "2.input") else reference(expected)
+        assert_same(report[name].scalars(), expected_layer.scalars(), relative=1e-10)
     assert report["0"].loss is None
     assert report["0"].notes["loss"] == "the classifier does not read this layer"
 
@@ -116,12 +116,12 @@ def test_outputs_and_inputs_by_name() -> None:
 def test_named_layers_come_in_the_order_of_the_network() -> None:
     report = nclab.measure(chain(), BATCHES, layers=["2.input", "1.0", "0", "1.0"])
     assert names(report) == ["0", "1.0", "2.input"]
-    one = nclab.measure(chain(), BATCHES, layers="1.0")
-    assert names(one) == ["1.0"]
-    assert_same(one["1.0"].scalars(), report["1.0"].scalars(), relative=0, absolute=0)
+    single = nclab.measure(chain(), BATCHES, layers="1.0")
+    assert names(single) == ["1.0"]
+    assert_same(single["1.0"].scalars(), report["1.0"].scalars(), relative=0, absolute=0)
 
 
-def test_shared_modules_have_a_place_for_every_call() -> None:
+def test_shared_modules_have_a_layer_for_every_call() -> None:
     model = Shared()
     report = nclab.measure(model, BATCHES, layers="all")
     expected = model.steps(X)
@@ -138,23 +138,23 @@ def test_a_call_of_a_shared_module_by_name() -> None:
     expected = model.steps(X)
     wanted = {"relu": "again.input", "relu#2": "again.input#2", "again.input#3": "again.input#3"}
     report = nclab.measure(model, BATCHES, layers=[*wanted, "again#3"])
-    for name, place in wanted.items():
-        assert_same(report[name].scalars(), reference(expected[place]).scalars(), relative=1e-10)
+    for name, layer in wanted.items():
+        assert_same(report[name].scalars(), reference(expected[layer]).scalars(), relative=1e-10)
     assert report["again#3"].loss is not None, "the classifier reads it"
 
 
 @pytest.mark.parametrize("model", [chain(), Shared(), Halves()])
-def test_every_name_of_a_report_can_be_asked_for(model: nn.Module) -> None:
+def test_every_name_in_a_report_can_be_passed(model: nn.Module) -> None:
     everything = nclab.measure(model, BATCHES, layers="all")
-    asked = nclab.measure(model, BATCHES, layers=[str(name) for name in names(everything)])
-    assert set(names(asked)) == set(names(everything))
-    assert len(asked.layers) == len(everything.layers)
+    by_name = nclab.measure(model, BATCHES, layers=[str(name) for name in names(everything)])
+    assert set(names(by_name)) == set(names(everything))
+    assert len(by_name.layers) == len(everything.layers)
     for layer in everything.layers:
-        found = asked[str(layer.layer)]
-        assert_same(found.scalars(), layer.scalars(), relative=0, absolute=0)
+        again = by_name[str(layer.layer)]
+        assert_same(again.scalars(), layer.scalars(), relative=0, absolute=0)
 
 
-def test_one_tensor_is_one_layer_and_two_halves_are_two() -> None:
+def test_a_tensor_is_one_layer_and_its_halves_are_two() -> None:
     model = Halves()
     report = nclab.measure(model, BATCHES, layers="all")
     assert names(report) == ["left.input", "right.input", "split", "head.input"]
@@ -163,7 +163,7 @@ def test_one_tensor_is_one_layer_and_two_halves_are_two() -> None:
         assert_same(report[name].scalars(), reference(rows).scalars(), relative=1e-10)
 
 
-def test_a_module_that_passes_a_tensor_on_later_did_not_make_it() -> None:
+def test_a_layer_is_not_named_after_a_later_module() -> None:
     class Late(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -200,7 +200,7 @@ def test_the_networks_own_input_is_no_layer() -> None:
     assert names(nclab.measure(Views(), [batch], layers="all")) == ["head.input"]
 
 
-def test_what_cannot_be_a_layer_is_skipped_and_said() -> None:
+def test_tensors_that_are_no_layers_are_skipped_with_a_reason() -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -221,12 +221,12 @@ def test_what_cannot_be_a_layer_is_skipped_and_said() -> None:
     assert list(report.skipped) == ["grey.input", "pairs.input"]
     assert "dimension 2 or more for 3 classes, got 1" in report.skipped["grey.input"]
     assert "(768, 4) does not fit labels of shape (48,)" in report.skipped["pairs.input"]
-    said = " ".join(str(report).split())
+    printed = " ".join(str(report).split())
     for name, why in report.skipped.items():
-        assert f"{name} not measured: {why}" in said
+        assert f"{name} not measured: {why}" in printed
 
 
-def test_a_sequence_as_long_as_the_batch_is_skipped_where_it_is_ambiguous() -> None:
+def test_a_sequence_as_long_as_the_batch_is_skipped_if_ambiguous() -> None:
     class Recurrent(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -245,7 +245,7 @@ def test_a_sequence_as_long_as_the_batch_is_skipped_where_it_is_ambiguous() -> N
     report = nclab.measure(Recurrent(), [(square, Y[:12])], layers="all")
     assert names(report) == ["head.input"]
     assert "could be batch first or sequence first" in report.skipped["embed"]
-    # Once a batch has told, a square one is read the same way.
+    # After a batch with a clear order, a square batch is read in the same order.
     report = nclab.measure(Recurrent(), [(ids, Y[:12]), (square, Y[:12])], layers="all")
     assert names(report) == ["embed", "head.input"]
     assert report["embed"].samples == 24
@@ -266,7 +266,7 @@ def test_a_sequence_as_long_as_the_batch_is_skipped_where_it_is_ambiguous() -> N
         (["relu#3"], "Cannot measure relu#3: it was not called"),
     ],
 )
-def test_wrong_names_are_refused_in_one_line(layers: Any, message: str) -> None:
+def test_wrong_names_raise_in_one_line(layers: Any, message: str) -> None:
     with pytest.raises(nclab.ModelError) as caught:
         nclab.measure(Shared(), BATCHES, layers=layers)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Every kind of head, measured and watched, against features and weights computed by hand."""
+"""Tests of every kind of head against features and weights from its formula."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ Hand = Callable[[Any, Tensor], tuple[Tensor, Tensor, Tensor | None]]
 
 
 class Model(nn.Module):
-    """A body, and a head that a test gives it."""
+    """A body with a head that the test passes."""
 
     def __init__(self, head: nn.Module | None, finish: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Model(nn.Module):
 
 
 class CosineHead(nn.Module):
-    """Directions of features and classifiers, times a learned scale."""
+    """A cosine head with a learned scale."""
 
     def __init__(self, *, bias: bool = False, fixed: float | None = None) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class CosineHead(nn.Module):
 
 
 class UnitWeights(nn.Module):
-    """Classifiers of norm 1, features as they are."""
+    """A head whose classifiers have norm 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class UnitWeights(nn.Module):
 
 
 class Times(nn.Module):
-    """h @ W, with W of shape (d, C)."""
+    """A head h @ W with W of shape (d, C)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Times(nn.Module):
 
 
 class OnGrid(nn.Module):
-    """A convolution over single points of a grid of one point, then flat."""
+    """A 1×1 convolution over a grid of one point, then flattened."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,19 +180,19 @@ HEADS: dict[str, tuple[Callable[[], nn.Module | None], Callable[[Any, Tensor], T
 }
 
 
-def by_hand(model: Any, hand: Hand, labels: Tensor = Y) -> nclab.Collapse:
-    """Features and weights from the formula, measured as arrays."""
+def from_formula(model: Any, hand: Hand, labels: Tensor = Y) -> nclab.Collapse:
+    """Measure features and weights from the formula as arrays."""
     with torch.no_grad():
         features, weight, bias = hand(model, model.body(X))
         return nclab.measure_features(features, labels, weight, bias)
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_measured_as_by_hand(name: str) -> None:
+def test_measure_agrees_with_the_formula(name: str) -> None:
     make, finish, hand = HEADS[name]
     model = Model(make(), finish)
     report = nclab.measure(model, BATCHES)
-    expected = by_hand(model, hand)
+    expected = from_formula(model, hand)
     assert_same(report.last.scalars(), expected.scalars(), relative=1e-10)
     with torch.no_grad():
         loss = functional.cross_entropy(model(X), Y)
@@ -201,8 +201,8 @@ def test_measured_as_by_hand(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_watched_as_by_hand(name: str) -> None:
-    """While the weights rest, and again after they have moved without a forward pass."""
+def test_the_monitor_agrees_with_the_formula(name: str) -> None:
+    """Compare before and after the weights change without a forward pass."""
     make, finish, hand = HEADS[name]
     model = Model(make(), finish)
     with nclab.Monitor(model) as monitor:
@@ -210,17 +210,17 @@ def test_watched_as_by_hand(name: str) -> None:
             for x, y in monitor.watch(BATCHES):
                 functional.cross_entropy(model(x), y).backward()
             assert monitor.last is not None
-            expected = by_hand(model, hand).scalars()
-            found = monitor.last.report.last.scalars()
-            seen = {key: value for key, value in expected.items() if found[key] is not None}
-            assert {"loss", "nc3_self_duality", "margin", "accuracy"} <= set(seen)
-            assert_same(found, seen, relative=1e-10)
-            with torch.no_grad():  # the scale moves, too
+            expected = from_formula(model, hand).scalars()
+            measured = monitor.last.report.last.scalars()
+            common = {key: value for key, value in expected.items() if measured[key] is not None}
+            assert {"loss", "nc3_self_duality", "margin", "accuracy"} <= set(common)
+            assert_same(measured, common, relative=1e-10)
+            with torch.no_grad():  # the scale changes as well
                 for parameter in model.parameters():
                     parameter.mul_(1.1 + 0.1 * epoch)
 
 
-def test_after_a_step_the_weights_are_those_of_now() -> None:
+def test_the_weights_after_a_step_are_measured() -> None:
     make, finish, hand = HEADS["weight norm in the old style"]
     model = Model(make(), finish)
     with nclab.Monitor(model) as monitor:
@@ -228,17 +228,17 @@ def test_after_a_step_the_weights_are_those_of_now() -> None:
             functional.cross_entropy(model(x), y).backward()
         with torch.no_grad():
             model.head.weight_g.mul_(3.0)  # type: ignore[union-attr, operator]
-        expected = by_hand(model, hand)
+        expected = from_formula(model, hand)
         now = monitor._layers.head()
         assert now is not None
-        own: Any = model.head
-        assert torch.allclose(now.weight, normed(own.weight_g, own.weight_v), rtol=1e-12)
-        assert not torch.allclose(now.weight, own.weight), "the last forward pass has left that"
+        head: Any = model.head
+        assert torch.allclose(now.weight, normed(head.weight_g, head.weight_v), rtol=1e-12)
+        assert not torch.allclose(now.weight, head.weight), "the last forward pass has left that"
         assert monitor.measure(BATCHES).last.beta == pytest.approx(expected.beta, rel=1e-12)
 
 
 class Pixels(nn.Module):
-    """A fully convolutional network: a class for every point of a grid."""
+    """A fully convolutional network, with a class for every point of a grid."""
 
     def __init__(self, *, pooled: bool = False) -> None:
         super().__init__()
@@ -323,7 +323,7 @@ def test_one_logit_is_two_classes(ending: str, kind: str) -> None:
         half = torch.tensor([-0.5, 0.5]).double()
         return h, half[:, None] * m.head.weight, half * m.head.bias
 
-    expected = by_hand(model, hand, classes)
+    expected = from_formula(model, hand, classes)
     assert_same(report.last.scalars(), expected.scalars(), relative=1e-10)
     with torch.no_grad():
         z = head_of(model)(model.body(X))[:, 0]
@@ -334,29 +334,29 @@ def test_one_logit_is_two_classes(ending: str, kind: str) -> None:
         for x, _ in monitor.watch([(X, labels)]):
             model(x).sum().backward()
     assert monitor.last is not None
-    found = monitor.last.report.last
-    assert found.loss == pytest.approx(float(loss), rel=1e-10)
-    assert found.nc3_self_duality == pytest.approx(expected.nc3_self_duality, rel=1e-10)
+    measured = monitor.last.report.last
+    assert measured.loss == pytest.approx(float(loss), rel=1e-10)
+    assert measured.nc3_self_duality == pytest.approx(expected.nc3_self_duality, rel=1e-10)
 
 
-@pytest.mark.parametrize("way", ["pair", "function", "arrays", "named"])
-def test_a_given_classifier(way: str) -> None:
+@pytest.mark.parametrize("kind", ["pair", "function", "arrays", "named"])
+def test_a_given_classifier(kind: str) -> None:
     model = Model(None, lambda m, h: h @ m.W + m.b)
     given: Any = {
         "pair": (model.W.T, model.b),
         "function": lambda m: (m.W.T, m.b),
         "arrays": (model.W.T.detach().numpy(), model.b.detach().numpy()),
         "named": (model.W.T + 1.0, None),
-    }[way]
-    options: dict[str, Any] = {"layers": ["body"]} if way == "named" else {}
+    }[kind]
+    options: dict[str, Any] = {"layers": ["body"]} if kind == "named" else {}
     report = nclab.measure(model, BATCHES, classifier=given, **options)
-    weight, bias = (model.W.T + 1.0, None) if way == "named" else (model.W.T, model.b)
-    expected = by_hand(model, lambda m, h: (h, weight, bias))
+    weight, bias = (model.W.T + 1.0, None) if kind == "named" else (model.W.T, model.b)
+    expected = from_formula(model, lambda m, h: (h, weight, bias))
     assert report.last.layer == "body"
     assert_same(report.last.scalars(), expected.scalars(), relative=1e-10)
 
 
-def test_a_given_classifier_of_unknown_features_is_asked_for_them() -> None:
+def test_a_given_classifier_of_unknown_features_raises() -> None:
     model = Model(None, lambda m, h: h @ m.W)
     wrong = torch.randn(CLASSES, 5)
     with pytest.raises(nclab.ModelError, match=r"Say what it reads: layers=\['name'\]"):
@@ -376,23 +376,23 @@ def test_features_alone() -> None:
     assert "features only · 60 samples" in str(report)
     assert report.last.notes["loss"] == "features only (classifier=None)"
     every = nclab.measure(body, BATCHES, classifier=None, layers="all")
-    assert [one.layer for one in every.layers] == ["1", "output"]
+    assert [layer.layer for layer in every.layers] == ["1", "output"]
     with nclab.Monitor(body, classifier=None) as monitor:
         for x, _ in monitor.watch(BATCHES):
             body(x).sum().backward()
     assert monitor.last is not None
-    found = monitor.last.report.last
-    assert found.nc1_trace_pinv == pytest.approx(expected.nc1_trace_pinv, rel=1e-10)
-    assert found.num_classes == CLASSES
+    measured = monitor.last.report.last
+    assert measured.nc1_trace_pinv == pytest.approx(expected.nc1_trace_pinv, rel=1e-10)
+    assert measured.num_classes == CLASSES
 
 
-def test_a_network_of_no_known_head_says_what_to_pass() -> None:
+def test_the_error_for_an_unknown_head_says_what_to_pass() -> None:
     model = Model(None, lambda m, h: (h @ m.W).square())
     with pytest.raises(nclab.ModelError, match="None to measure features alone") as caught:
         nclab.measure(model, BATCHES)
     assert "\n" not in str(caught.value)
     given = nclab.measure(model, BATCHES, classifier=lambda m: (m.W.T, None), layers=["body"])
-    expected = by_hand(model, lambda m, h: (h, m.W.T, None))
+    expected = from_formula(model, lambda m, h: (h, m.W.T, None))
     assert given.last.loss == pytest.approx(expected.loss, rel=1e-10)
     alone = nclab.measure(model, BATCHES, classifier=None, layers=["body"])
     assert alone.last.cdnv == pytest.approx(expected.cdnv, rel=1e-10)
@@ -403,7 +403,7 @@ def test_only_a_head_of_another_form_needs_the_first_batch_twice(
     head: nn.Module, passes: int
 ) -> None:
     net = nn.Sequential(nn.Linear(6, DIM), nn.Tanh(), head).double()
-    seen: list[Tensor] = []
-    net[0].register_forward_hook(lambda module, args, output: seen.append(output))
+    outputs: list[Tensor] = []
+    net[0].register_forward_hook(lambda module, args, output: outputs.append(output))
     assert nclab.measure(net, BATCHES).classifier == "2"
-    assert len(seen) == passes + 1
+    assert len(outputs) == passes + 1

@@ -1,4 +1,4 @@
-"""How maps and tokens become rows: the rule itself, and the rule inside a measurement."""
+"""Tests of how maps and tokens become rows, alone and inside a measurement."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ ANY = nn.ReLU()
 
 
 class MapNorm(nn.LayerNorm):
-    """A layer norm over the channels of maps (B, d, H, W), as ConvNeXt has."""
+    """A layer norm over the channels of maps (B, d, H, W), as in ConvNeXt."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.movedim(1, -1)).movedim(-1, 1)
@@ -51,18 +51,18 @@ class MapNorm(nn.LayerNorm):
         (MapNorm(2), 4, 1),
     ],
 )
-def test_where_the_channels_are(module: nn.Module, ndim: int, expected: int) -> None:
+def test_channel_dim(module: nn.Module, ndim: int, expected: int) -> None:
     assert channel_dim(module, ndim) == expected
 
 
-def test_which_modules_tell() -> None:
+def test_has_known_channels() -> None:
     assert has_known_channels(nn.Conv2d(1, 1, 1))
     assert has_known_channels(nn.LayerNorm(1))
     assert not has_known_channels(MapNorm(1))
     assert not has_known_channels(ANY)
 
 
-def test_vectors_are_taken_as_they_are_and_copied() -> None:
+def test_vectors_are_copied_unchanged() -> None:
     features = torch.randn(B, D)
     rows = to_rows(features, LABELS, ANY)
     assert torch.equal(rows, features)
@@ -80,7 +80,7 @@ def test_maps_are_averaged_over_pixels() -> None:
             assert float(rows[sample, channel]) == pytest.approx(sum(pixels) / (H * W), rel=1e-12)
 
 
-def test_flattened_maps_are_what_torch_flatten_makes() -> None:
+def test_flattened_maps_agree_with_torch_flatten() -> None:
     rows = to_rows(MAP, LABELS, nn.Conv2d(D, D, 1), pool="flatten")
     assert torch.equal(rows, MAP.flatten(1))
     rows.zero_()
@@ -104,8 +104,8 @@ def test_masked_tokens_do_not_count() -> None:
         mean = TOKENS[sample, :length].double().mean(0)
         assert torch.allclose(rows[sample], mean, rtol=1e-12)
     assert not rows[3].any(), "a sample without tokens"
-    whole = to_rows(TOKENS, LABELS, nn.Linear(D, D), mask=MASK[:, :5])
-    assert torch.allclose(whole, TOKENS.double().mean(1)), "a mask of other positions"
+    pooled = to_rows(TOKENS, LABELS, nn.Linear(D, D), mask=MASK[:, :5])
+    assert torch.allclose(pooled, TOKENS.double().mean(1)), "a mask of other positions"
 
 
 def test_every_position_with_a_label_is_a_row() -> None:
@@ -118,7 +118,7 @@ def test_every_position_with_a_label_is_a_row() -> None:
     assert pixels.shape == (B * H * W, D)
 
 
-def test_sequence_first_is_recognised_by_shape_where_the_model_has_it() -> None:
+def test_sequence_first_is_recognised_by_shape() -> None:
     turned, linear = TOKENS.transpose(0, 1), nn.Linear(D, D)
     expected = to_rows(TOKENS, LABELS, linear, mask=MASK)
     rows = to_rows(turned, LABELS, linear, mask=MASK, sequence_first=True)
@@ -154,13 +154,13 @@ def test_windows_of_a_batch_are_not_mistaken_for_a_sequence() -> None:
         ),
     ],
 )
-def test_what_has_no_row_per_label(tensor: Tensor, labels: Tensor, reason: str) -> None:
+def test_tensors_without_a_row_per_label_raise(tensor: Tensor, labels: Tensor, reason: str) -> None:
     with pytest.raises(NoRows, match=reason):
         to_rows(tensor, labels, nn.Linear(D, D), sequence_first=True)
 
 
 class Tagger(nn.Module):
-    """Logits for every token."""
+    """A model with logits for every token."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ def test_token_logits_are_measured_on_the_tokens_that_have_labels(padding: int) 
 
 
 class Reader(nn.Module):
-    """Classifies sequences by their first token, with attention that sees no padding."""
+    """A classifier of sequences by their first token, with masked attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ def test_sequences_are_averaged_over_the_tokens_that_the_mask_keeps() -> None:
 
 
 class Signal(nn.Module):
-    """A one-dimensional convolutional net; its tensors (B, d, L) look like tokens (B, T, d)."""
+    """A 1-D convolutional network, whose tensors (B, d, L) resemble tokens (B, T, d)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -262,7 +262,7 @@ class Signal(nn.Module):
 
 
 @pytest.mark.parametrize("pool", ["mean", "flatten"])
-def test_channels_of_a_signal_are_found_behind_activations_and_blocks(pool: Any) -> None:
+def test_channels_of_a_signal_are_found_after_activations_and_blocks(pool: Any) -> None:
     torch.manual_seed(0)
     model = Signal().double()
     x, labels = torch.randn(30, 2, 12, dtype=torch.float64), torch.arange(30) % 3
@@ -281,7 +281,7 @@ def test_channels_of_a_signal_are_found_behind_activations_and_blocks(pool: Any)
         assert_same(report[name].scalars(), reference.scalars(), relative=1e-10)
 
 
-def test_an_unknown_pool_is_refused() -> None:
+def test_an_unknown_pool_raises() -> None:
     bad: Any = "max"
     with pytest.raises(nclab.ModelError, match="pool='mean' or 'flatten', got 'max'"):
         nclab.measure(Signal(), [(torch.randn(6, 2, 12), torch.arange(6) % 3)], pool=bad)

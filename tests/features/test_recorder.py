@@ -1,4 +1,4 @@
-"""Recorder: what it reads, when it reads it, and that nothing of it remains."""
+"""Tests of what a recorder reads, when it reads, and that its hooks are removed."""
 
 from types import SimpleNamespace
 
@@ -22,24 +22,24 @@ X = torch.arange(-6.0, 6.0).reshape(4, 3)
 
 
 def copy(tensor: Tensor, module: nn.Module) -> Tensor:
-    """A reader that keeps everything."""
+    """Return a copy of a tensor; a reader that keeps all positions."""
     return tensor.clone()
 
 
 def every(side: str, *names: str) -> list[Point]:
-    """All calls of modules, at one side."""
+    """Return the points of all calls of the given modules, at one side."""
     return [Point(name, side, None) for name in names]
 
 
 def count_hooks(model: nn.Module) -> int:
-    """Hooks of any kind on any module."""
+    """Return the number of hooks of any kind on all modules."""
     return sum(
         len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()
     )
 
 
 class Twice(nn.Module):
-    """Calls one linear layer twice, by keyword the second time, with an in-place ReLU between."""
+    """A model that calls one layer twice, with an in-place ReLU between the calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Twice(nn.Module):
 
 
 class Stumbling(nn.Module):
-    """Goes on where one of its modules fails."""
+    """A model that continues after one of its modules has failed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def test_reads_before_an_operation_in_place_changes_it() -> None:
     assert recorder.calls == [], "calls are noted only while tracing"
 
 
-def test_reads_the_chosen_calls_alone_and_only_while_active() -> None:
+def test_only_the_chosen_calls_are_read_and_only_while_active() -> None:
     model = Twice()
     points = [Point("fc", "input", 1), Point("fc", "output", 0), Point("relu", "input", 1)]
     recorder = Recorder(model, copy, points)
@@ -103,7 +103,7 @@ def test_reads_the_chosen_calls_alone_and_only_while_active() -> None:
     assert count_hooks(model) == 0
 
 
-def test_trace_notes_every_call_in_order() -> None:
+def test_tracing_records_every_call_in_order() -> None:
     model = Twice()
     with torch.no_grad(), Recorder(model, copy, [], trace=True) as recorder:
         model(X)
@@ -113,16 +113,16 @@ def test_trace_notes_every_call_in_order() -> None:
         ("relu", 0),
         ("fc", 1),
     ]
-    whole, first, relu, second = recorder.calls
-    assert whole.entered < first.entered < first.left < relu.entered < relu.left
-    assert relu.left < second.entered < second.left < whole.left
+    model_call, first, relu, second = recorder.calls
+    assert model_call.entered < first.entered < first.left < relu.entered < relu.left
+    assert relu.left < second.entered < second.left < model_call.left
     assert first.source is X
     assert relu.target_identity == second.source_identity
     assert first.target is relu.target, "in place: the same tensor"
     assert first.target_identity != relu.target_identity, "but not the same values"
 
 
-def test_hooks_go_also_when_the_forward_fails() -> None:
+def test_hooks_are_removed_after_a_failed_forward_pass() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 2))
     with (  # noqa: PT012
         pytest.raises(RuntimeError, match="shapes"),
@@ -148,7 +148,7 @@ def test_a_module_that_fails_inside_a_model_that_goes_on() -> None:
     assert 0 < left["fc"] < left[""]
 
 
-def test_what_has_no_rows_says_why() -> None:
+def test_a_tensor_without_rows_gives_a_reason() -> None:
     class Text(nn.Module):
         def forward(self, x: Tensor) -> str:
             return "no tensor"
@@ -161,7 +161,7 @@ def test_what_has_no_rows_says_why() -> None:
     assert str(reason) == "it is not a tensor"
 
 
-def test_channels_are_told_by_the_last_module_that_met_the_shape() -> None:
+def test_the_last_module_with_the_shape_determines_the_channels() -> None:
     model = nn.Sequential(nn.Conv1d(2, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(30, 30), nn.ReLU())
     points = every("output", "1", "4")
     with torch.no_grad(), Recorder(model, copy, points, trace=True) as recorder:
@@ -170,7 +170,7 @@ def test_channels_are_told_by_the_last_module_that_met_the_shape() -> None:
     assert recorder.channel_modules[Point("4", "output", 0)] is model[3]
 
 
-def test_identity_tells_values_apart() -> None:
+def test_identity_distinguishes_values() -> None:
     tensor = torch.zeros(4, 6)
     before = Identity.of(tensor)
     assert Identity.of(tensor) == before
@@ -198,7 +198,7 @@ def test_identity_of_unusual_tensors() -> None:
     assert Identity.of(nested[0]) != Identity.of(nested[1])
 
 
-def test_storages_recognise_views() -> None:
+def test_views_share_a_storage() -> None:
     known = storages([X, torch.eye(2).to_sparse()])
     assert len(known) == 2
     assert Identity.of(X[1:].T).storage in known
@@ -216,8 +216,8 @@ def test_first_tensor_and_logits() -> None:
         SimpleNamespace(loss=other, logits=X),
         {"logits": None, "scores": X},
     ):
-        (found,) = Outputs.of(output).likely
-        assert found is X
+        (logits,) = Outputs.of(output).likely
+        assert logits is X
     both = Outputs.of((other, [X])).likely
     assert both[0] is other
     assert both[1] is X

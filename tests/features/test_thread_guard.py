@@ -1,4 +1,4 @@
-"""Two threads and one model: measurements take turns, and none comes into a training."""
+"""Tests of threads: one measures at a time, and never a model in training."""
 
 import random
 import threading
@@ -23,17 +23,17 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
 
 
-def together(*works: Callable[[], Any]) -> list[Any]:
-    """What each returns, or raises, in a thread of its own."""
-    results: list[Any] = [None] * len(works)
+def in_threads(*functions: Callable[[], Any]) -> list[Any]:
+    """Run each function in a thread; return the results or the errors."""
+    results: list[Any] = [None] * len(functions)
 
-    def run(place: int) -> None:
+    def run(index: int) -> None:
         try:
-            results[place] = works[place]()
+            results[index] = functions[index]()
         except BaseException as error:  # noqa: BLE001 - handed to the test
-            results[place] = error
+            results[index] = error
 
-    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(works))]
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(functions))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -42,7 +42,7 @@ def together(*works: Callable[[], Any]) -> list[Any]:
     return results
 
 
-def test_two_measurements_of_one_model_are_those_of_one() -> None:
+def test_parallel_measurements_of_a_model_agree() -> None:
     model = network()
     alone = nclab.measure(model, BATCHES).last
     model.train()
@@ -52,8 +52,8 @@ def test_two_measurements_of_one_model_are_those_of_one() -> None:
     def many() -> list[float | None]:
         return [nclab.measure(model, BATCHES).last.nc1_trace_ratio for _ in range(6)]
 
-    for found in together(many, many, many):
-        assert found == [alone.nc1_trace_ratio] * 6
+    for values in in_threads(many, many, many):
+        assert values == [alone.nc1_trace_ratio] * 6
     assert all(module.training for module in model.modules())
     assert [len(module._forward_hooks) for module in model.modules()] == hooks
     assert torch.equal(torch.get_rng_state(), states[0])
@@ -62,27 +62,27 @@ def test_two_measurements_of_one_model_are_those_of_one() -> None:
 
 
 def test_one_measurement_waits_for_another() -> None:
-    """While one reads its batches no other has begun."""
-    model, inside, most = network(), [0], [0]
+    """Count the measurements that read batches at the same time."""
+    model, active, largest = network(), [0], [0]
 
     def watched() -> Iterator[tuple[Tensor, Tensor]]:
-        inside[0] += 1
-        most[0] = max(most[0], inside[0])
+        active[0] += 1
+        largest[0] = max(largest[0], active[0])
         for batch in BATCHES:
             threading.Event().wait(0.005)
             yield batch
-        inside[0] -= 1
+        active[0] -= 1
 
     class Loader:
         def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
             return watched()
 
-    together(*[lambda: nclab.measure(model, Loader())] * 3)
-    assert most == [1]
+    in_threads(*[lambda: nclab.measure(model, Loader())] * 3)
+    assert largest == [1]
 
 
 def trained(model: nn.Module, pause: Callable[[int], None]) -> tuple[list[float], list[bool]]:
-    """Draws of an epoch under a monitor, and the modes that its passes were in."""
+    """Train for an epoch under a monitor; return random draws and the modes of the passes."""
     draws, modes = [], []
     with nclab.Monitor(model) as monitor:
         for number, (x, y) in enumerate(monitor.watch(BATCHES)):
@@ -109,7 +109,7 @@ def test_a_model_in_training_is_not_measured_from_another_thread() -> None:
         finally:
             after.set()
 
-    (_, modes), refused = together(lambda: trained(model, pause), disturb)
+    (_, modes), refused = in_threads(lambda: trained(model, pause), disturb)
     assert isinstance(refused, ModelError)
     assert "no other thread trains" in str(refused)
     assert "\n" not in str(refused)
@@ -124,7 +124,7 @@ def test_a_training_keeps_its_random_numbers_while_another_model_is_measured() -
     before, after, begun = threading.Event(), threading.Event(), threading.Event()
 
     class Loader:
-        """Holds the measurement open while the training goes on."""
+        """A loader that keeps the measurement waiting during the training."""
 
         def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
             begun.set()
@@ -146,27 +146,27 @@ def test_a_training_keeps_its_random_numbers_while_another_model_is_measured() -
         nclab.measure(other, Loader())
         measured.set()
 
-    (draws, _), _ = together(lambda: trained(network(), pause), measure)
+    (draws, _), _ = in_threads(lambda: trained(network(), pause), measure)
     assert draws == expected
     assert len(set(draws)) == len(draws)
 
 
-def test_a_training_begins_when_the_measurement_is_over() -> None:
+def test_training_starts_after_the_measurement() -> None:
     model, order = network(), list[str]()
-    inside, go = threading.Event(), threading.Event()
+    measuring, go = threading.Event(), threading.Event()
 
     class Loader:
         def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-            inside.set()
+            measuring.set()
             go.wait(0.3)
             yield from BATCHES
             order.append("measured")
 
     def train() -> None:
-        inside.wait(30)
+        measuring.wait(30)
         trained(model, lambda number: order.append(f"batch {number}"))
 
-    assert [type(x) for x in together(lambda: nclab.measure(model, Loader()), train)][1] is type(
+    assert [type(x) for x in in_threads(lambda: nclab.measure(model, Loader()), train)][1] is type(
         None
     )
     assert order[:2] == ["measured", "batch 0"]
@@ -181,5 +181,5 @@ def test_an_epoch_left_early_does_not_stay_open(lost: int) -> None:
             if number == lost:
                 break
         del loader
-    (found,) = together(lambda: nclab.measure(model, BATCHES))
-    assert not isinstance(found, BaseException)
+    (report,) = in_threads(lambda: nclab.measure(model, BATCHES))
+    assert not isinstance(report, BaseException)

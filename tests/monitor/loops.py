@@ -14,7 +14,7 @@ CLASSES = 3
 
 
 def batches(*, samples: int = 60, size: int = 10, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
-    """Three Gaussian clouds in batches."""
+    """Return batches of three Gaussian clouds."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randperm(samples, generator=generator) % CLASSES
     centres = 2 * torch.randn(CLASSES, 4, generator=generator)
@@ -23,7 +23,7 @@ def batches(*, samples: int = 60, size: int = 10, seed: int = 0) -> list[tuple[T
 
 
 def network(*, norm: bool = True, dropout: float = 0.0, seed: int = 0) -> nn.Sequential:
-    """Two hidden layers and a classifier."""
+    """Return a network of two hidden layers and a classifier."""
     torch.manual_seed(seed)
     hidden: list[nn.Module] = []
     for width in (4, 8):
@@ -42,7 +42,7 @@ def train(
     accumulate: int = 1,
     bfloat16: bool = False,
 ) -> dict[str, Tensor]:
-    """The weights after SGD, watched or not, from the same random state."""
+    """Train by SGD from a fixed random state, with or without a monitor; return the weights."""
     torch.manual_seed(1)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     loader = batches()
@@ -61,20 +61,20 @@ def train(
 
 
 def assert_same(ours: dict[str, Tensor], plain: dict[str, Tensor]) -> None:
-    """Equal in every bit."""
+    """Assert that all tensors are equal bit for bit."""
     assert ours.keys() == plain.keys()
     for name in plain:
         assert torch.equal(ours[name], plain[name]), name
 
 
 def assert_alike(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
-    """The same rows of a history, but for the rounding of logits in single precision."""
+    """Assert that two histories agree up to the rounding of logits in single precision."""
     assert len(ours) == len(theirs)
-    for own, other in zip(ours, theirs, strict=True):
+    for row, other in zip(ours, theirs, strict=True):
         numbers = {name for name, value in other.items() if isinstance(value, float)}
-        assert {name: own[name] for name in numbers} == pytest.approx(
+        assert {name: row[name] for name in numbers} == pytest.approx(
             {name: other[name] for name in numbers}, rel=1e-7, abs=1e-12
         )
-        assert {name: own[name] for name in own if name not in numbers} == {
+        assert {name: row[name] for name in row if name not in numbers} == {
             name: other[name] for name in other if name not in numbers
         }

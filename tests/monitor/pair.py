@@ -1,4 +1,4 @@
-"""Two processes that run one module together, and what each of them printed."""
+"""Runs a module in two processes of torch.distributed."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.forked import Program
 
 
 def run_pair(module: str, meeting: Path) -> list[dict[str, Any]]:
-    """Start `python -m module RANK MEETING` twice; the JSON of each one's last line."""
+    """Run `python -m module RANK MEETING` twice; return the JSON on the last line of each output."""
     folders = [meeting.with_name(f"rank-{rank}") for rank in range(2)]
     programs = [
         Program(module, rank, meeting, folder=folder) for rank, folder in enumerate(folders)

@@ -1,4 +1,4 @@
-"""Every alarm fires when it should, once, and stays silent when it should not."""
+"""Tests that every alarm is raised once, and only when its condition holds."""
 
 import logging
 import math
@@ -25,7 +25,7 @@ CORNERS = torch.eye(4) - 0.25
 
 
 def cloud(noise: float, *, classes: Sequence[int] = (0, 1, 2, 3), scale: float = 1.0) -> Tensor:
-    """Forty features around the corners of a simplex that the classes are put on."""
+    """Return forty features around the corners of a simplex, one corner for each class."""
     generator = torch.Generator().manual_seed(0)
     corners = CORNERS[list(classes)].repeat(10, 1)
     return scale * corners + noise * torch.randn(40, 4, generator=generator)
@@ -35,12 +35,12 @@ LABELS = torch.arange(4).repeat(10)
 
 
 def watched(rule: AlarmRule, *features: Tensor) -> list[list[Alarm]]:
-    """The alarms of each epoch in which a model shows these features to its classifier."""
+    """Return the alarms of each epoch in which the classifier reads these features."""
     model = nn.Sequential(nn.Identity(), nn.Linear(4, 4))
     events: list[Event] = []
     with nclab.Monitor(model, alarms=[rule], sinks=events.append) as monitor:
-        for own in features:
-            for inputs, _ in monitor.watch([(own, LABELS)]):
+        for rows in features:
+            for inputs, _ in monitor.watch([(rows, LABELS)]):
                 model(inputs)
     assert monitor.alarms == [alarm for event in events for alarm in event.alarms]
     return [list(event.alarms) for event in events]
@@ -55,7 +55,7 @@ def test_collapse_reached() -> None:
     assert 0 < second[0].value < 0.1
 
 
-def test_collapse_reached_with_thresholds_of_ones_own() -> None:
+def test_collapse_reached_with_other_thresholds() -> None:
     strict = CollapseReached({"min_intra": 1e-6, "max_inter": 1e-3})
     assert watched(strict, cloud(0.01), cloud(1e-5))[0] == []
     assert len(watched(strict, cloud(0.01), cloud(1e-5))[1]) == 1
@@ -75,7 +75,7 @@ def test_collapse_reached_with_thresholds_of_ones_own() -> None:
         ({"cdnv": "0.1"}, "cdnv above 0, got '0.1'"),
     ],
 )
-def test_thresholds_that_would_stop_a_training_are_refused(
+def test_unusable_thresholds_raise(
     alarm: type[CollapseReached | CollapseLost], thresholds: dict[str, float], text: str
 ) -> None:
     with pytest.raises(nclab.NclabError, match=text) as refused:
@@ -92,7 +92,7 @@ def test_thresholds_that_would_stop_a_training_are_refused(
         (lambda: DeadFeatures(share=5), r"share in \[0, 1\), got 5"),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused(make: Callable[[], object], text: str) -> None:
+def test_numbers_outside_their_range_raise(make: Callable[[], object], text: str) -> None:
     with pytest.raises(nclab.NclabError, match=text):
         make()
 
@@ -115,21 +115,21 @@ def both(event: Event) -> list[Alarm]:
 
 
 def test_collapse_lost() -> None:
-    seen = watched(both, cloud(0.01), cloud(0.5), cloud(0.6))
-    assert [[alarm.name for alarm in alarms] for alarms in seen] == [
+    epochs = watched(both, cloud(0.01), cloud(0.5), cloud(0.6))
+    assert [[alarm.name for alarm in alarms] for alarms in epochs] == [
         ["collapse reached"],
         ["collapse lost"],
         [],
     ]
-    assert "nc1_trace_ratio" in seen[1][0].message
+    assert "nc1_trace_ratio" in epochs[1][0].message
 
 
-def test_collapse_that_never_was_cannot_be_lost() -> None:
+def test_collapse_must_be_reached_before_it_is_lost() -> None:
     assert watched(both, cloud(0.5), cloud(0.6)) == [[], []]
     assert watched(CollapseLost(), cloud(0.01), cloud(0.5)) == [[], []]
 
 
-def test_collapse_that_wavers_near_the_threshold_is_not_lost() -> None:
+def test_collapse_near_the_threshold_is_not_lost() -> None:
     rule = CollapseReached()
     reached, wavering = cloud(0.08), cloud(0.1)
     assert raised(rule, _event(reached))
@@ -144,24 +144,26 @@ def _event(features: Tensor) -> Event:
 
 
 def test_minority_collapse() -> None:
-    seen = watched(MinorityCollapse(), cloud(0.02), cloud(0.02, classes=(0, 1, 2, 2)), cloud(0.02))
-    assert [[(a.name, a.classes) for a in alarms] for alarms in seen] == [
+    epochs = watched(
+        MinorityCollapse(), cloud(0.02), cloud(0.02, classes=(0, 1, 2, 2)), cloud(0.02)
+    )
+    assert [[(a.name, a.classes) for a in alarms] for alarms in epochs] == [
         [],
         [("minority collapse", (2, 3))],
         [],
     ]
-    assert seen[1][0].value < 0.1
-    assert "classes 2, 3" in str(seen[1][0])
+    assert epochs[1][0].value < 0.1
+    assert "classes 2, 3" in str(epochs[1][0])
 
 
 def test_minority_collapse_names_one_new_pair_at_a_time() -> None:
     merged = cloud(0.01, classes=(0, 0, 2, 2))
-    seen = watched(MinorityCollapse(), merged, merged, merged)
-    assert sorted(alarms[0].classes for alarms in seen[:2]) == [(0, 1), (2, 3)]
-    assert seen[2] == []
+    epochs = watched(MinorityCollapse(), merged, merged, merged)
+    assert sorted(alarms[0].classes for alarms in epochs[:2]) == [(0, 1), (2, 3)]
+    assert epochs[2] == []
 
 
-def test_minority_collapse_is_not_seen_where_all_classes_are_near() -> None:
+def test_no_minority_collapse_if_all_classes_are_near() -> None:
     assert watched(MinorityCollapse(), cloud(1e-6, scale=1e-3)) == [[]]
     assert watched(MinorityCollapse(), torch.zeros(40, 4)) == [[]]
 
@@ -169,9 +171,9 @@ def test_minority_collapse_is_not_seen_where_all_classes_are_near() -> None:
 def test_dead_features() -> None:
     dying = cloud(0.1)
     dying[LABELS == 1] = 0.0
-    seen = watched(DeadFeatures(), cloud(0.1), dying, dying)
-    assert seen[0] == seen[2] == []
-    assert [(a.name, a.layer, a.classes, a.value) for a in seen[1]] == [
+    epochs = watched(DeadFeatures(), cloud(0.1), dying, dying)
+    assert epochs[0] == epochs[2] == []
+    assert [(a.name, a.layer, a.classes, a.value) for a in epochs[1]] == [
         ("dead features", "0", (1,), 1.0)
     ]
 
@@ -187,14 +189,14 @@ def test_not_finite() -> None:
     broken = cloud(0.1)
     broken[[2, 6]] = torch.nan
     broken[3] = torch.inf
-    seen = watched(NotFinite(), cloud(0.1), broken, broken)
-    assert seen[0] == seen[2] == []
-    assert [(a.name, a.layer, a.classes, a.value) for a in seen[1]] == [
+    epochs = watched(NotFinite(), cloud(0.1), broken, broken)
+    assert epochs[0] == epochs[2] == []
+    assert [(a.name, a.layer, a.classes, a.value) for a in epochs[1]] == [
         ("not finite", "0", (2,), 2.0)
     ]
 
 
-def test_a_training_that_breaks_down_is_reported_and_not_stopped() -> None:
+def test_a_diverging_training_is_reported_and_not_stopped() -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 4))
     with nclab.Monitor(model, preset="full") as monitor:
         for rate in (0.01, 1e30):
@@ -209,7 +211,7 @@ def test_a_training_that_breaks_down_is_reported_and_not_stopped() -> None:
     assert monitor.last.epoch == 2
 
 
-def test_alarms_are_logged_once_and_may_be_ones_own(caplog: pytest.LogCaptureFixture) -> None:
+def test_alarms_are_logged_once_and_rules_may_be_added(caplog: pytest.LogCaptureFixture) -> None:
     def too_confident(event: Event) -> Alarm | None:
         value = event.layers[-1].accuracy or 0.0
         return Alarm("guess", "0", (), value, "it guesses") if value < 2 else None

@@ -1,4 +1,4 @@
-"""A package that is not installed is named with the extra that brings it."""
+"""Tests that the error for a missing package names the extra to install."""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""A monitor that runs for ever keeps no more than it needs, and goes on after a lost batch."""
+"""Tests that the history stays small, and that a batch lost to memory does not end training."""
 
 import gc
 import os
@@ -17,7 +17,7 @@ from tests.monitor.loops import batches, network
 
 
 def test_events_without_growth(tmp_path: Path) -> None:
-    """The small twin of `benchmarks/monitor_events.py`: rows, objects and file handles stay."""
+    """Check that rows, objects and file handles do not grow; see benchmarks/monitor_events.py."""
     model, loader, held = network(), batches(samples=9), []
     few = patch.object(event, "MAX_HISTORY_ROWS", 20)
     sink = RecordSink(tmp_path / "run")
@@ -33,10 +33,10 @@ def test_events_without_growth(tmp_path: Path) -> None:
     assert rows[0]["event"] == 1
     assert rows[-1]["event"] == 60
     assert held[0][0] == held[1][0]
-    assert held[1][1] - held[0][1] < 200  # a forgotten event has a dozen objects
+    assert held[1][1] - held[0][1] < 200  # an event that is kept would add a dozen objects
 
 
-def test_every_split_keeps_its_beginning() -> None:
+def test_every_split_keeps_its_first_event() -> None:
     rows = [{"event": n, "split": "test" if n % 2 else "train"} for n in range(1, 1001)]
     while len(rows) > 60:
         thin_history(rows, most=60)
@@ -46,7 +46,7 @@ def test_every_split_keeps_its_beginning() -> None:
 
 
 class Starved(nn.Module):
-    """Runs out of memory in some of its passes."""
+    """A model that runs out of memory in some passes."""
 
     def __init__(self, lost: set[int]) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Starved(nn.Module):
 
 
 def _train_on(model: nn.Module, monitor: nclab.Monitor) -> None:
-    """A loop that survives running out of memory."""
+    """Train with a loop that skips batches which run out of memory."""
     for x, y in monitor.watch(batches()):
         try:
             nn.functional.cross_entropy(model(x), y).backward()
@@ -73,14 +73,14 @@ def _train_on(model: nn.Module, monitor: nclab.Monitor) -> None:
 @pytest.mark.parametrize("lost", [{0}, {0, 1}, {3}])
 def test_a_batch_lost_to_memory_does_not_end_the_training(lost: set[int]) -> None:
     model = Starved(lost)
-    told = pytest.warns(NclabWarning, match="began and did not end")
-    with nclab.Monitor(model) as monitor, told:
+    warns = pytest.warns(NclabWarning, match="began and did not end")
+    with nclab.Monitor(model) as monitor, warns:
         _train_on(model, monitor)
     assert monitor.last is not None
     assert monitor.last.report.last.samples == 60 - 10 * len(lost)
 
 
-def test_a_first_batch_that_no_pass_reads_is_still_an_error() -> None:
+def test_a_first_batch_without_a_forward_pass_raises() -> None:
     with nclab.Monitor(network()) as monitor, pytest.raises(ModelError, match="no forward pass"):
         for _ in monitor.watch(batches()):
             pass

@@ -1,4 +1,4 @@
-"""A real Lightning fit: the same weights with and without the callback, values logged and kept."""
+"""Tests of the callback in real Lightning fits: unchanged weights, logged values, checkpoints."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ pytestmark = [
 
 
 class Classifier(L.LightningModule):  # type: ignore[name-defined, misc]
-    """A small network with dropout and batch norm."""
+    """A small module with dropout and batch norm."""
 
     def __init__(self, *, dropout: float = 0.3) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Classifier(L.LightningModule):  # type: ignore[name-defined, misc]
 
 
 class Bare(Classifier):
-    """Trains its network without a forward of its own."""
+    """A module without a forward method that trains an inner network."""
 
     forward = L.LightningModule.forward
 
@@ -63,13 +63,13 @@ class Bare(Classifier):
 
 
 class Around(Classifier):
-    """Has a forward, and trains around it."""
+    """A module whose training step does not call its forward method."""
 
     training_step = Bare.training_step
 
 
 def loader(seed: int = 0, *, shuffle: bool = False) -> DataLoader[Any]:
-    """The clouds of the other tests."""
+    """Return a loader of three Gaussian clouds."""
     inputs, labels = (torch.cat(parts) for parts in zip(*batches(seed=seed), strict=True))
     return DataLoader(TensorDataset(inputs, labels), batch_size=10, shuffle=shuffle)
 
@@ -82,7 +82,7 @@ def fit(
     shuffle: bool = True,
     **options: Any,
 ) -> Any:
-    """The trainer after a fit from a fixed seed."""
+    """Fit from a fixed seed; return the trainer."""
     torch.manual_seed(1)
     model = Classifier() if model is None else model
     plain = {"logger": False, "enable_checkpointing": False, **options}
@@ -101,17 +101,17 @@ def fit(
 
 
 def weights(trainer: Any) -> dict[str, Tensor]:
-    """The model's state and the state of the generator."""
+    """Return the model's state and the state of the random generator."""
     return {**trainer.lightning_module.state_dict(), "random": torch.get_rng_state()}
 
 
 @pytest.fixture(scope="module")
 def plain() -> dict[str, Tensor]:
-    """The weights of a fit that nobody watches."""
+    """Return the weights of a fit without the callback."""
     return weights(fit())
 
 
-def test_weights_are_the_same_and_values_are_logged(
+def test_weights_are_unchanged_and_values_are_logged(
     plain: dict[str, Tensor], tmp_path: Path
 ) -> None:
     callback = CollapseCallback(preset="full")
@@ -128,15 +128,15 @@ def test_weights_are_the_same_and_values_are_logged(
         assert float(trainer.callback_metrics[name]) == pytest.approx(value, rel=1e-6)
     text = (tmp_path / "version_0" / "metrics.csv").read_text().splitlines()
     columns, *lines = (line.split(",") for line in text)
-    place = columns.index(f"nc/{LAST}/nc1_trace_ratio")
-    logged = [float(line[place]) for line in lines if line[place]]
+    column = columns.index(f"nc/{LAST}/nc1_trace_ratio")
+    logged = [float(line[column]) for line in lines if line[column]]
     expected = monitor.history.series("nc1_trace_ratio", LAST)[1]
     assert logged == pytest.approx(expected, rel=1e-6)
     hooks = [module._forward_pre_hooks for module in trainer.lightning_module.modules()]
     assert not any(hooks)
 
 
-def test_steps_are_those_of_the_optimiser(tmp_path: Path) -> None:
+def test_steps_are_optimiser_steps(tmp_path: Path) -> None:
     plain = weights(fit(accumulate_grad_batches=2))
     callback = CollapseCallback("log steps", preset="economy")
     trainer = fit(callback, accumulate_grad_batches=2, logger=CSVLogger(tmp_path, name=""))
@@ -149,8 +149,8 @@ def test_steps_are_those_of_the_optimiser(tmp_path: Path) -> None:
         line.split(",")
         for line in (tmp_path / "version_0" / "metrics.csv").read_text().splitlines()
     )
-    place = columns.index(f"nc/{LAST}/cdnv")
-    assert sum(bool(line[place]) for line in lines) == 6
+    column = columns.index(f"nc/{LAST}/cdnv")
+    assert sum(bool(line[column]) for line in lines) == 6
 
 
 @pytest.mark.parametrize(
@@ -163,15 +163,15 @@ def test_steps_are_those_of_the_optimiser(tmp_path: Path) -> None:
 )
 @pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before")
 @pytest.mark.filterwarnings("ignore:The dirpath has changed")
-def test_a_resumed_fit_goes_on(when: dict[str, Any], file: str, tmp_path: Path) -> None:
+def test_a_resumed_fit_continues(when: dict[str, Any], file: str, tmp_path: Path) -> None:
     def history(folder: str, resume: Path | None = None) -> list[dict[str, Any]]:
         callback = CollapseCallback(alarms=[])
         saver = ModelCheckpoint(tmp_path / folder, save_top_k=-1, **when)
-        own: dict[str, Any] = {"shuffle": False, "enable_checkpointing": True, "resume": resume}
-        fit(callback, saver, model=Classifier(dropout=0), **own)
+        options: dict[str, Any] = {"shuffle": False, "enable_checkpointing": True, "resume": resume}
+        fit(callback, saver, model=Classifier(dropout=0), **options)
         return callback.monitor.history.rows
 
-    whole = history("whole")
+    uninterrupted = history("whole")
     checkpoint = tmp_path / "whole" / f"{file}.ckpt"
     assert "CollapseCallback" in torch.load(checkpoint, weights_only=True)["callbacks"]
     again = history("again", checkpoint)
@@ -180,7 +180,7 @@ def test_a_resumed_fit_goes_on(when: dict[str, Any], file: str, tmp_path: Path) 
         (2.0, 12, 60),
     ]
     if "monitor" in when:  # in the middle, Lightning reads this loader from its beginning again
-        assert_alike(again, whole)
+        assert_alike(again, uninterrupted)
 
 
 def test_exact_measurements_are_those_of_measure(plain: dict[str, Tensor]) -> None:
@@ -197,7 +197,7 @@ def test_exact_measurements_are_those_of_measure(plain: dict[str, Tensor]) -> No
     assert float(trainer.logged_metrics[name]) == pytest.approx(expected.last.nc4_ncc_accuracy)
 
 
-def test_the_network_inside_is_found_or_named() -> None:
+def test_the_inner_network_is_found_or_named() -> None:
     for callback in (CollapseCallback(), CollapseCallback(model="net")):
         fit(callback, model=Bare(), epochs=1)
         assert callback.monitor.history.rows[0]["layer"] == "7"
@@ -205,7 +205,7 @@ def test_the_network_inside_is_found_or_named() -> None:
         fit(CollapseCallback(model="head"), model=Bare(), epochs=1)
 
 
-def test_a_training_step_around_forward_is_noticed() -> None:
+def test_a_training_step_without_forward_raises() -> None:
     model = Around()
     with pytest.raises(nclab.ModelError, match=r"no forward pass .* model='net'"):
         fit(CollapseCallback(), model=model)
@@ -213,9 +213,9 @@ def test_a_training_step_around_forward_is_noticed() -> None:
 
 
 def nearest_mean_accuracy(model: Any, train: DataLoader[Any], test: DataLoader[Any]) -> float:
-    """NC4 of one loader with the class means of another, by the definition."""
+    """Return NC4 of one loader with the class means of another, by the definition."""
     (x, y), (z, w) = (
-        [torch.cat(parts) for parts in zip(*one, strict=True)] for one in (train, test)
+        [torch.cat(parts) for parts in zip(*batches, strict=True)] for batches in (train, test)
     )
     model.eval()
     with torch.no_grad():
@@ -226,7 +226,7 @@ def nearest_mean_accuracy(model: Any, train: DataLoader[Any], test: DataLoader[A
 
 @pytest.mark.parametrize("several", [True, False])
 def test_train_and_validation_are_two_curves(plain: dict[str, Tensor], several: bool) -> None:
-    """In one callback, or in two callbacks of one trainer."""
+    """Measure both in one callback, or in two callbacks of one trainer."""
     if several:
         callbacks = [CollapseCallback(exact=("val", "train"))]
     else:
@@ -244,8 +244,8 @@ def test_train_and_validation_are_two_curves(plain: dict[str, Tensor], several: 
     assert train[0] == val[0] == [1.0, 2.0]
     assert history.series("nc4_ncc_accuracy") == train
     expected = nearest_mean_accuracy(trainer.lightning_module, loader(), loader(3))
-    found = history.series("reference_ncc_accuracy", split="val")[1]
-    assert found[-1] == expected
+    values = history.series("reference_ncc_accuracy", split="val")[1]
+    assert values[-1] == expected
     name = f"nc/val/{LAST}/reference_ncc_accuracy"
     assert float(trainer.logged_metrics[name]) == pytest.approx(expected)
 
@@ -275,7 +275,7 @@ def test_a_checkpoint_keeps_the_state_of_two_callbacks(tmp_path: Path) -> None:
         ({"preset": "huge"}, "Expected preset="),
     ],
 )
-def test_wrong_options_are_refused_at_once(options: dict[str, Any], message: str) -> None:
+def test_wrong_options_raise_at_once(options: dict[str, Any], message: str) -> None:
     with pytest.raises(nclab.NclabError, match=message):
         CollapseCallback(**options)
 

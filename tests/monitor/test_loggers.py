@@ -1,4 +1,4 @@
-"""What a training wrote for TensorBoard, W&B and MLflow is read back from their files."""
+"""Tests of the TensorBoard, W&B and MLflow sinks, read back from their files."""
 
 import importlib
 import json
@@ -20,14 +20,14 @@ NAME = f"nc/{LAYER}/nc1_trace_ratio"
 
 
 def notice(event: Event) -> Alarm | None:
-    """An alarm at the second event."""
+    """Raise an alarm at the second event."""
     if event.step < 12:
         return None
     return Alarm("late", LAYER, (1,), 0.5, "it is late")
 
 
 def trained(*sinks: Any) -> nclab.Monitor:
-    """A monitor after two epochs of six steps."""
+    """Return a monitor after two epochs of six steps."""
     model = network()
     with nclab.Monitor(model, sinks=sinks, alarms=[notice]) as monitor:
         train(model, monitor)
@@ -35,7 +35,7 @@ def trained(*sinks: Any) -> nclab.Monitor:
 
 
 def expected(monitor: nclab.Monitor) -> list[tuple[int, float]]:
-    """Steps and values of one metric."""
+    """Return steps and values of one metric."""
     return [(row["step"], row["nc1_trace_ratio"]) for row in monitor.history.rows]
 
 
@@ -46,15 +46,15 @@ def test_tensorboard(tmp_path: Path) -> None:
 
     writer = SummaryWriter(str(tmp_path / "theirs"))
     monitor = trained(TensorBoardSink(tmp_path / "ours"), TensorBoardSink(writer))
-    writer.add_scalar("mine", 1.0, 13)  # a writer that was given stays open
+    writer.add_scalar("mine", 1.0, 13)  # a writer passed by the user stays open
     writer.close()
     assert monitor.last is not None
     for folder in ("ours", "theirs"):
         read = EventAccumulator(str(tmp_path / folder))
         read.Reload()
-        found = [(point.step, point.value) for point in read.Scalars(NAME)]
-        assert [step for step, _ in found] == [6, 12]
-        assert found == [pytest.approx(point, rel=1e-6) for point in expected(monitor)]
+        points = [(point.step, point.value) for point in read.Scalars(NAME)]
+        assert [step for step, _ in points] == [6, 12]
+        assert points == [pytest.approx(point, rel=1e-6) for point in expected(monitor)]
         assert set(monitor.last.scalars()) <= set(read.Tags()["scalars"])
         text = read.Tensors("nc/alarms/text_summary")
         assert [(entry.step, entry.tensor_proto.string_val[0].decode()) for entry in text] == [
@@ -62,7 +62,7 @@ def test_tensorboard(tmp_path: Path) -> None:
         ]
 
 
-def test_a_logger_writes_the_metrics_that_were_chosen(tmp_path: Path) -> None:
+def test_a_logger_writes_only_the_chosen_metrics(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="needs the extra log")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -78,7 +78,7 @@ def test_a_logger_writes_the_metrics_that_were_chosen(tmp_path: Path) -> None:
 
 @pytest.fixture
 def wandb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    """The package, offline and silent, without a process that stays."""
+    """Return the package wandb, offline and silent, without a background process."""
     for name, value in {
         "WANDB_MODE": "offline",
         "WANDB_SILENT": "true",
@@ -99,17 +99,20 @@ def wandb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
 
 def wandb_records(folder: Path) -> Iterator[Any]:
-    """The records of an offline run: protocol buffers in a log of 32 KiB blocks, as LevelDB's."""
+    """Return the records of an offline run: protocol buffers in a log of 32 KiB blocks."""
     protocol = importlib.import_module("wandb.proto.wandb_internal_pb2")
     (file,) = folder.glob("wandb/offline-run-*/run-*.wandb")
-    data, place, parts = file.read_bytes(), 7, b""
-    while place + 7 <= len(data):
-        if (left := 2**15 - place % 2**15) < 7:
-            place += left
+    data, position, parts = file.read_bytes(), 7, b""
+    while position + 7 <= len(data):
+        if (left := 2**15 - position % 2**15) < 7:
+            position += left
             continue
-        length, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
-        parts += data[place + 7 : place + 7 + length]
-        place += 7 + length
+        length, kind = (
+            int.from_bytes(data[position + 4 : position + 6], "little"),
+            data[position + 6],
+        )
+        parts += data[position + 7 : position + 7 + length]
+        position += 7 + length
         if kind in (1, 4):  # whole, or the last part
             record = protocol.Record()
             record.ParseFromString(parts)
@@ -122,20 +125,20 @@ def test_wandb(given: bool, wandb: Any, tmp_path: Path) -> None:
     if given:
         run = wandb.init(project="mine")
         monitor = trained(WandbSink())
-        assert wandb.run is run  # it is the user's to finish
+        assert wandb.run is run  # the user finishes this run
         run.log({"mine": 1.0})
         run.finish()
     else:
         monitor = trained(WandbSink(project="collapse"))
         assert wandb.run is None
-    wandb.teardown()  # its own process writes the file, and may still be at it
+    wandb.teardown()  # another process writes the file and may not have finished
     records = list(wandb_records(tmp_path))
     rows = [
-        {(item.key or "/".join(item.nested_key)): json.loads(item.value_json) for item in own}
-        for own in (record.history.item for record in records if record.HasField("history"))
+        {(item.key or "/".join(item.nested_key)): json.loads(item.value_json) for item in items}
+        for items in (record.history.item for record in records if record.HasField("history"))
     ]
-    found = [(row["nc/step"], row[NAME]) for row in rows if NAME in row]
-    assert found == expected(monitor)
+    points = [(row["nc/step"], row[NAME]) for row in rows if NAME in row]
+    assert points == expected(monitor)
     assert monitor.last is not None
     assert set(monitor.last.scalars()) <= set(rows[1])
     axes = [record.metric for record in records if record.HasField("metric")]
@@ -147,7 +150,7 @@ def test_wandb(given: bool, wandb: Any, tmp_path: Path) -> None:
 
 @pytest.fixture
 def mlflow(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The package, which asks nobody and writes files."""
+    """Return the package mlflow, which writes to local files."""
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("DO_NOT_TRACK", "true")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -161,11 +164,11 @@ def test_mlflow(mlflow: Any, tmp_path: Path) -> None:
     monitor = trained(
         MlflowSink(tracking_uri=where), MlflowSink(other.info.run_id, tracking_uri=where)
     )
-    own = client.search_runs([client.get_experiment_by_name("nclab").experiment_id])
-    assert [run.info.status for run in own] == ["FINISHED"]
+    runs = client.search_runs([client.get_experiment_by_name("nclab").experiment_id])
+    assert [run.info.status for run in runs] == ["FINISHED"]
     assert client.get_run(other.info.run_id).info.status == "RUNNING"
     assert monitor.last is not None
-    for run in (own[0], client.get_run(other.info.run_id)):
+    for run in (runs[0], client.get_run(other.info.run_id)):
         history = client.get_metric_history(run.info.run_id, NAME)
         assert [(metric.step, metric.value) for metric in history] == expected(monitor)
         assert set(monitor.last.scalars()) <= set(run.data.metrics)
@@ -186,5 +189,5 @@ def test_a_missing_package_is_named_with_its_extra(
     for name in (package, "torch.utils.tensorboard", "tensorboard.compat"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtra, match=rf"needs {package}.*pip install nclab\[log\]"):
-        sink(tmp_path)  # now, not after an epoch of training
+        sink(tmp_path)  # raises when the sink is made, not after an epoch
     assert os.listdir(tmp_path) == []

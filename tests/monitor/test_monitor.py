@@ -1,4 +1,4 @@
-"""The monitor measures what flows through training, when it is due, and says what it cannot."""
+"""Tests of the monitor: estimates, exact measurements, schedules, errors and state."""
 
 import io
 import math
@@ -21,27 +21,27 @@ ONE_PASS = [metric.name for metric in METRICS if metric.needs not in ("second pa
 
 
 def close(ours: float | None, theirs: float | None, rel: float = 1e-9) -> bool:
-    """Both missing, or nearly equal."""
+    """Assert that both values are missing or nearly equal."""
     if ours is None or theirs is None:
         return ours is theirs
     return math.isclose(ours, theirs, rel_tol=rel, abs_tol=1e-12)
 
 
 def still(monitor: nclab.Monitor, model: nn.Module, loader: Any, epochs: int = 1) -> None:
-    """Watched training that never steps."""
+    """Run forward passes under a monitor without changing the weights."""
     for _ in range(epochs):
         for inputs, labels in monitor.watch(loader):
             nn.functional.cross_entropy(model(inputs), labels).backward()
 
 
 def passes(monitor: nclab.Monitor, model: nn.Module, inputs: list[Tensor], labels: Any) -> None:
-    """Forward passes of inputs that need not fit their labels."""
-    for own, _ in zip(inputs, monitor.watch([(None, each) for each in labels]), strict=True):
-        model(own)
+    """Run forward passes on inputs that may not fit the labels."""
+    for batch, _ in zip(inputs, monitor.watch([(None, each) for each in labels]), strict=True):
+        model(batch)
 
 
 @pytest.mark.parametrize("preset", ["economy", "standard", "full"])
-def test_weights_at_rest_give_the_exact_measurement(preset: str) -> None:
+def test_constant_weights_give_the_exact_measurement(preset: str) -> None:
     model, loader = network(norm=False).double(), [(x.double(), y) for x, y in batches()]
     with nclab.Monitor(model, preset=preset) as monitor:
         still(monitor, model, loader)
@@ -85,7 +85,7 @@ def test_measure_is_nclab_measure() -> None:
     assert monitor.last.source == "loader"
 
 
-def test_measurements_of_an_unwatched_loop_are_told_apart() -> None:
+def test_measurements_of_an_unwatched_loop_are_separate_points() -> None:
     events: list[Event] = []
     with nclab.Monitor(network(), preset="full", sinks=events.append) as monitor:
         for epoch in (1, 2, 3):
@@ -97,7 +97,7 @@ def test_measurements_of_an_unwatched_loop_are_told_apart() -> None:
     assert values == [event.layers[-1].cdnv for event in events]
 
 
-def test_every_measurement_is_a_point_even_at_the_same_step() -> None:
+def test_every_measurement_is_a_point_even_at_one_step() -> None:
     events: list[Event] = []
     with nclab.Monitor(network(), preset="full", sinks=events.append) as monitor:
         for seed in range(3):
@@ -110,7 +110,7 @@ def test_every_measurement_is_a_point_even_at_the_same_step() -> None:
 
 
 def test_explicit_calls_do_what_watch_does() -> None:
-    seen = []
+    histories = []
     for explicit in (False, True):
         model = network()
         with nclab.Monitor(model, preset="full") as monitor:
@@ -122,12 +122,12 @@ def test_explicit_calls_do_what_watch_does() -> None:
                     monitor.epoch_end()
             else:
                 still(monitor, model, batches(), epochs=2)
-        seen.append(monitor.history.rows)
+        histories.append(monitor.history.rows)
         assert (monitor.steps, monitor.epochs) == (12, 2)
-    assert seen[0] == seen[1]
+    assert histories[0] == histories[1]
 
 
-def test_batches_pass_unchanged_and_the_loader_shows_through() -> None:
+def test_batches_and_attributes_of_the_loader_are_unchanged() -> None:
     loader = torch.utils.data.DataLoader(
         torch.utils.data.TensorDataset(torch.randn(12, 4), torch.arange(12) % 3), batch_size=4
     )
@@ -173,7 +173,7 @@ def test_no_hooks_between_measurements() -> None:
                 model(inputs)
 
 
-def test_a_loop_left_early_still_counts() -> None:
+def test_a_loop_left_early_is_measured() -> None:
     model = network()
     with nclab.Monitor(model) as monitor:
         for _ in range(2):
@@ -184,7 +184,7 @@ def test_a_loop_left_early_still_counts() -> None:
     assert [(row["epoch"], row["samples"]) for row in monitor.history.rows] == [(1, 30), (2, 30)]
 
 
-def test_evaluation_in_between_is_not_counted() -> None:
+def test_evaluation_between_batches_is_not_measured() -> None:
     model = network()
     with nclab.Monitor(model) as monitor:
         for inputs, labels in monitor.watch(batches()):
@@ -205,7 +205,7 @@ def _accuracy_in_training_mode(model: nn.Module, loader: list[tuple[Tensor, Tens
     return right / sum(len(y) for _, y in loader)
 
 
-def test_labels_after_the_forward_pass_are_refused() -> None:
+def test_labels_after_the_forward_pass_raise() -> None:
     model = network()
     with nclab.Monitor(model) as monitor:
         model(batches()[0][0])
@@ -213,7 +213,7 @@ def test_labels_after_the_forward_pass_are_refused() -> None:
             monitor.observe(batches()[0][1])
 
 
-def test_a_training_that_the_monitor_was_not_shown_is_told_of() -> None:
+def test_a_training_on_unknown_batches_warns() -> None:
     model, loader = network(), batches()
 
     def unseen() -> None:
@@ -223,36 +223,36 @@ def test_a_training_that_the_monitor_was_not_shown_is_told_of() -> None:
 
     with pytest.warns(NclabWarning, match="measured nothing.*watch"):
         unseen()
-    with nclab.Monitor(model) as monitor:  # a loop of one's own that measures at its moments
+    with nclab.Monitor(model) as monitor:  # a loop that calls monitor.measure itself
         model(loader[0][0])
         monitor.measure(loader)
 
 
-def test_a_model_that_never_trains_is_refused() -> None:
+def test_a_model_in_evaluation_mode_raises() -> None:
     model = network().eval()
     with pytest.raises(nclab.ModelError, match=r"model.train\(\)"), nclab.Monitor(model) as monitor:
         still(monitor, model, batches())
 
 
-def test_labels_that_do_not_fit_the_first_batch_are_refused() -> None:
+def test_labels_that_do_not_fit_the_first_batch_raise() -> None:
     model = network()
     twice = [torch.cat([inputs, inputs]) for inputs, _ in batches()]
     with pytest.raises(nclab.ModelError, match="does not fit"), nclab.Monitor(model) as monitor:
         passes(monitor, model, twice, [labels for _, labels in batches()])
 
 
-def test_labels_that_do_not_fit_later_are_left_out_with_one_warning() -> None:
+def test_labels_that_do_not_fit_a_later_batch_warn_once() -> None:
     model = network()
     short = [x if number < 3 else x[:-1] for number, (x, _) in enumerate(batches())]
-    said = pytest.warns(nclab.NclabWarning, match="The monitor skipped a batch")
-    with said as warned, nclab.Monitor(model) as monitor:
+    warns = pytest.warns(nclab.NclabWarning, match="The monitor skipped a batch")
+    with warns as warned, nclab.Monitor(model) as monitor:
         passes(monitor, model, short, [labels for _, labels in batches()])
     assert len(warned) == 1
     assert monitor.last is not None
     assert monitor.last.report.samples == 30
 
 
-def test_soft_labels_are_refused() -> None:
+def test_soft_labels_raise() -> None:
     model = network()
     with pytest.raises(nclab.DataError, match="hard labels"), nclab.Monitor(model) as monitor:
         monitor.observe(torch.rand(10, CLASSES))
@@ -279,7 +279,7 @@ def test_wrong_options_are_named(options: dict[str, Any], text: str) -> None:
         nclab.Monitor(network(), **options)
 
 
-def test_sharded_or_parallel_models_are_refused() -> None:
+def test_sharded_or_parallel_models_raise() -> None:
     class FullyShardedSomething(nn.Sequential):
         pass
 
@@ -320,10 +320,10 @@ def test_named_layers_and_tokens() -> None:
     assert monitor.last.layers[-1].loss is not None
 
 
-def test_state_goes_on_in_the_middle_of_an_epoch() -> None:
-    whole, loader = network(norm=False), batches()
-    with nclab.Monitor(whole, preset="full") as monitor:
-        still(monitor, whole, loader)
+def test_a_state_continues_in_the_middle_of_an_epoch() -> None:
+    model, loader = network(norm=False), batches()
+    with nclab.Monitor(model, preset="full") as monitor:
+        still(monitor, model, loader)
     expected = monitor.history.rows
     model = network(norm=False)
     with nclab.Monitor(model, preset="full") as first:
@@ -346,7 +346,7 @@ def test_state_goes_on_in_the_middle_of_an_epoch() -> None:
             assert close(ours[name], theirs[name], rel=1e-6), name
 
 
-def test_nothing_is_said_in_a_healthy_run(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_healthy_run_has_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     with warnings.catch_warnings(), nclab.Monitor(model := network()) as monitor:
         warnings.simplefilter("error")
         train(model, monitor, epochs=3)
@@ -354,12 +354,12 @@ def test_nothing_is_said_in_a_healthy_run(caplog: pytest.LogCaptureFixture) -> N
     assert not caplog.records
 
 
-def test_nothing_but_nan_is_said_in_one_line() -> None:
+def test_features_that_are_all_nan_are_skipped_in_one_line() -> None:
     model = network()
     inputs, labels = torch.full((12, 4), torch.nan), torch.arange(12) % 3
     with nclab.Monitor(model) as monitor:
-        for own, _ in monitor.watch([(inputs, labels)]):
-            model(own)
+        for batch, _ in monitor.watch([(inputs, labels)]):
+            model(batch)
     assert monitor.last is not None
     report = monitor.last.report
     assert not any("a function of it" in remark for remark in report.remarks)
@@ -378,7 +378,7 @@ def test_nothing_but_nan_is_said_in_one_line() -> None:
         ({"alarms": "collapse"}, "callables that take an Event"),
     ],
 )
-def test_what_cannot_be_called_is_refused_before_training(
+def test_options_that_are_not_callable_raise_before_training(
     options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(NclabError, match=words):
@@ -386,7 +386,7 @@ def test_what_cannot_be_called_is_refused_before_training(
 
 
 @pytest.mark.parametrize("answer", ["text", True, ["text"]])
-def test_an_alarm_that_answers_something_else(answer: Any) -> None:
+def test_an_alarm_rule_with_another_result_raises(answer: Any) -> None:
     model = network()
     with (
         pytest.raises(NclabError, match="to return an Alarm"),
@@ -396,7 +396,7 @@ def test_an_alarm_that_answers_something_else(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_features_behind_a_dropout_are_said(share: float) -> None:
+def test_features_after_dropout_give_a_remark(share: float) -> None:
     torch.manual_seed(0)
     inputs, labels = torch.randn(60, 4), torch.arange(60) % 3
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(share), nn.Linear(8, 3))
@@ -404,5 +404,5 @@ def test_features_behind_a_dropout_are_said(share: float) -> None:
         for x, y in monitor.watch([(inputs, labels)]):
             nn.functional.cross_entropy(net(x), y).backward()
     assert monitor.last is not None
-    said = [line for line in monitor.last.report.remarks if line.startswith("dropout is on (2)")]
-    assert len(said) == (share > 0)
+    remarks = [line for line in monitor.last.report.remarks if line.startswith("dropout is on (2)")]
+    assert len(remarks) == (share > 0)

@@ -1,4 +1,4 @@
-"""A probe beside a training: it learns, measures exactly, and changes nothing."""
+"""Tests of the probe: it learns, measures exactly, and does not change the training."""
 
 from typing import Any
 
@@ -17,13 +17,13 @@ def cloud(rows: int = 120) -> tuple[torch.Tensor, torch.Tensor]:
     return 40 * torch.eye(6)[labels] + torch.randn(rows, 6, generator=generator), labels
 
 
-def test_the_probe_learns_and_measures_what_it_reads() -> None:
+def test_the_probe_learns_and_measures_its_features() -> None:
     features, labels = cloud()
     state = torch.get_rng_state()
     probe = OnlineProbe(3, name="embedding")
     for _ in range(30):
-        for rows, own in zip(features.split(40), labels.split(40), strict=True):
-            probe.update(rows.requires_grad_(), own)
+        for rows, classes in zip(features.split(40), labels.split(40), strict=True):
+            probe.update(rows.requires_grad_(), classes)
         last = probe.compute()
         probe.reset()
     assert torch.equal(torch.get_rng_state(), state)
@@ -46,21 +46,21 @@ def test_the_probe_learns_and_measures_what_it_reads() -> None:
         (torch.ones(2, 3), torch.ones(3), r"got \(2, 3\) and \(3,\)"),
     ],
 )
-def test_wrong_batches_are_one_line(features: Any, labels: Any, words: str) -> None:
+def test_wrong_batches_raise_in_one_line(features: Any, labels: Any, words: str) -> None:
     with pytest.raises(nclab.NclabError, match=words):
         OnlineProbe(3).update(features, labels)
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated")
-def test_inside_lightning(tmp_path: Any) -> None:
+def test_the_probe_in_lightning(tmp_path: Any) -> None:
     pytest.importorskip("lightning", reason="needs the extra lightning")
     from lightning.pytorch import LightningModule, Trainer
 
     from nclab.monitor.lightning import CollapseProbe
 
     class Encoder(LightningModule):
-        """Learns without labels: its outputs have the norm of its inputs."""
+        """A module that learns without labels to keep the norm of its inputs."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -80,7 +80,7 @@ def test_inside_lightning(tmp_path: Any) -> None:
 
     features, labels = cloud()
     pairs = zip(features.split(40), labels.split(40), strict=True)
-    batches: Any = [{"image": rows, "label": own} for rows, own in pairs]
+    batches: Any = [{"image": rows, "label": classes} for rows, classes in pairs]
     loader = DataLoader(batches, batch_size=None)
 
     def fit_parameters(*callbacks: Any) -> Any:
@@ -101,13 +101,13 @@ def test_inside_lightning(tmp_path: Any) -> None:
     probe = CollapseProbe("backbone", num_classes=3, metrics=["accuracy", "cdnv"])
     module, trainer = fit_parameters(probe)
     alone, _ = fit_parameters()
-    for own, other in zip(module.parameters(), alone.parameters(), strict=True):
-        assert torch.equal(own, other)  # the training does not feel the probe
+    for parameter, other in zip(module.parameters(), alone.parameters(), strict=True):
+        assert torch.equal(parameter, other)  # the probe does not change the training
     logged = {name for name in trainer.callback_metrics if name.startswith("nc/")}
     assert logged == {
         f"nc/{where}backbone/{name}" for where in ("", "val/") for name in ("accuracy", "cdnv")
     }
     assert probe.last is not None
     assert probe.last.samples == 120
-    with pytest.raises(nclab.NclabError, match="Expected 'gone' in what training_step returns"):
+    with pytest.raises(nclab.NclabError, match="Expected 'gone' in the result of training_step"):
         fit_parameters(CollapseProbe("other", input="gone", num_classes=3))

@@ -1,4 +1,4 @@
-"""A monitor keeps features for the 3-D picture where one asks for it, and none otherwise."""
+"""Tests of the features that a monitor keeps for the 3-D picture."""
 
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,25 @@ NAMES = ("cat", "dog", "fox")
 
 
 def pictures(folder: Path, **options: Any) -> list[dict[str, Any]]:
-    """The pictures of a watched training, measured over a loader at its end."""
+    """Return the pictures of a training and of a final measurement of a loader."""
     model = network()
     with nclab.Monitor(model, sinks=[RecordSink(folder)], class_names=NAMES, **options) as monitor:
         train(model, monitor)
         monitor.measure(batches())
         monitor.measure(batches(seed=3), split="test")
-    return [one for one in read_run(folder).records if one["kind"] == "geometry"]
+    return [record for record in read_run(folder).records if record["kind"] == "geometry"]
 
 
-def test_every_measurement_of_training_has_one(tmp_path: Path) -> None:
-    found = pictures(tmp_path / "run", points=12, preset="full")
-    assert [(one["epoch"], one["layer"]) for one in found] == [(1.0, "5"), (2.0, "5"), (2.0, "5")]
-    for one in found:
-        assert one["labels"] == [0] * 4 + [1] * 4 + [2] * 4
-        assert len(one["means"]) == len(one["weights"]) == len(one["etf"]) == CLASSES
+def test_every_measurement_of_training_has_a_picture(tmp_path: Path) -> None:
+    records = pictures(tmp_path / "run", points=12, preset="full")
+    assert [(record["epoch"], record["layer"]) for record in records] == [
+        (1.0, "5"),
+        (2.0, "5"),
+        (2.0, "5"),
+    ]
+    for record in records:
+        assert record["labels"] == [0] * 4 + [1] * 4 + [2] * 4
+        assert len(record["means"]) == len(record["weights"]) == len(record["etf"]) == CLASSES
     run = RunFollower(tmp_path / "run", root=tmp_path)
     run.refresh()
     (layer,) = run_data(run, slug="run")["geometry"]
@@ -40,11 +44,11 @@ def test_every_measurement_of_training_has_one(tmp_path: Path) -> None:
     assert layer["names"] == {"0": "cat", "1": "dog", "2": "fox"}
 
 
-def test_none_are_kept_unless_asked_for(tmp_path: Path) -> None:
+def test_no_features_are_kept_by_default(tmp_path: Path) -> None:
     assert pictures(tmp_path / "run") == []
 
 
-def test_means_and_classifier_are_those_of_all_samples() -> None:
+def test_means_and_classifier_use_all_samples() -> None:
     model = network()
     monitor = nclab.Monitor(model, points=6)
     monitor.measure(batches())
@@ -55,21 +59,21 @@ def test_means_and_classifier_are_those_of_all_samples() -> None:
     inputs, labels = (torch.cat(parts) for parts in zip(*batches(), strict=True))
     with torch.no_grad():
         features = model[:-1](inputs)
-        whole = geometry(features, labels, model[-1].weight)
-    for name in ("means", "weights", "etf"):  # the third axis is of the features that are seen
-        apart = torch.tensor(picture[name]) - torch.tensor(whole[name])
+        expected = geometry(features, labels, model[-1].weight)
+    for name in ("means", "weights", "etf"):  # the third axis is fitted to the kept features
+        apart = torch.tensor(picture[name]) - torch.tensor(expected[name])
         assert apart[:, :2].abs().max() < 2e-3
-    assert picture["share"] == pytest.approx(whole["share"], abs=1e-3)
+    assert picture["share"] == pytest.approx(expected["share"], abs=1e-3)
 
 
-def test_training_is_the_same_with_pictures() -> None:
+def test_training_is_unchanged_by_pictures() -> None:
     watched, plain = network(), network()
     assert_same(
         train(watched, nclab.Monitor(watched, points=30, preset="full")), train(plain, None)
     )
 
 
-def test_ignored_lost_and_surplus_classes_have_no_points() -> None:
+def test_ignored_and_missing_classes_have_no_points() -> None:
     kept = PointSample(3)
     labels = torch.tensor([0, -1, 1, 5, 0, 2])
     kept.add(torch.arange(6.0)[:, None], labels, num_classes=6)
@@ -79,7 +83,7 @@ def test_ignored_lost_and_surplus_classes_have_no_points() -> None:
     assert kept.rows.flatten().tolist() == [4.0, 9.0, 5.0]
 
 
-def test_features_that_are_not_finite_are_no_points() -> None:
+def test_features_that_are_not_finite_have_no_points() -> None:
     model = network()
     monitor = nclab.Monitor(model, points=30)
     with torch.no_grad():
@@ -92,6 +96,6 @@ def test_features_that_are_not_finite_are_no_points() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, 2.5, True, "all"])
-def test_how_many_is_a_number(wrong: Any) -> None:
+def test_points_must_be_a_count(wrong: Any) -> None:
     with pytest.raises(nclab.NclabError, match="the number of features to keep"):
         nclab.Monitor(network(), points=wrong)

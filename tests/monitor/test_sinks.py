@@ -1,4 +1,4 @@
-"""Events reach memory and the journal of a run."""
+"""Tests of the history, the console, records of runs, and failing sinks."""
 
 import argparse
 import re
@@ -36,16 +36,16 @@ def test_history_holds_a_row_for_each_layer_and_epoch() -> None:
 
 
 def test_scalars_have_the_names_of_loggers() -> None:
-    seen: list[dict[str, float]] = []
+    scalars: list[dict[str, float]] = []
     model = network()
-    with nclab.Monitor(model, sinks=lambda event: seen.append(event.scalars())) as monitor:
+    with nclab.Monitor(model, sinks=lambda event: scalars.append(event.scalars())) as monitor:
         train(model, monitor, epochs=1)
-    assert {"nc/5/min_intra", "nc/5/nc3_self_duality", "nc/5/loss"} <= seen[0].keys()
-    assert "nc/5/nc4_ncc_accuracy" not in seen[0]
-    assert all(isinstance(value, float) for value in seen[0].values())
+    assert {"nc/5/min_intra", "nc/5/nc3_self_duality", "nc/5/loss"} <= scalars[0].keys()
+    assert "nc/5/nc4_ncc_accuracy" not in scalars[0]
+    assert all(isinstance(value, float) for value in scalars[0].values())
 
 
-def everything(event: Event) -> Any:
+def always(event: Event) -> Any:
     return nclab.monitor.Alarm("always", "5", (1,), 2.0, "it is so")
 
 
@@ -53,7 +53,7 @@ def test_records_of_a_run(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     model = network()
     sink = RecordSink(folder, config={"rate": 0.1})
-    with nclab.Monitor(model, preset="full", alarms=[everything], sinks=[sink]) as monitor:
+    with nclab.Monitor(model, preset="full", alarms=[always], sinks=[sink]) as monitor:
         train(model, monitor, epochs=2)
         monitor.measure(batches())
     view = read_run(folder)
@@ -78,7 +78,7 @@ def test_records_of_a_run(tmp_path: Path) -> None:
     assert (alarm["name"], alarm["classes"], alarm["value"]) == ("always", [1], 2.0)
 
 
-def test_a_run_that_breaks_is_recorded_as_failed(tmp_path: Path) -> None:
+def test_a_run_that_raises_is_recorded_as_failed(tmp_path: Path) -> None:
     model = network()
     with (
         pytest.raises(RuntimeError, match="out of coffee"),
@@ -102,7 +102,7 @@ def _breaking(*, after: int) -> Any:
 
 
 def once(folder: Path, **options: Any) -> RecordSink:
-    """A training of one epoch in a folder."""
+    """Record a training of one epoch in a folder; return the sink."""
     sink = RecordSink(folder, **options)
     with nclab.Monitor(network(), sinks=sink) as monitor:
         train(monitor.model, monitor, epochs=1)
@@ -110,13 +110,15 @@ def once(folder: Path, **options: Any) -> RecordSink:
 
 
 def test_a_second_run_of_the_same_script_is_a_new_run(tmp_path: Path) -> None:
-    places = [once(tmp_path / "mine", config={"rate": rate}).run_folder for rate in (0.1, 0.1, 0.2)]
-    assert [place.name for place in places if place] == ["mine", "mine-2", "mine-3"]
-    views = [read_run(place) for place in places if place]
+    folders = [
+        once(tmp_path / "mine", config={"rate": rate}).run_folder for rate in (0.1, 0.1, 0.2)
+    ]
+    assert [folder.name for folder in folders if folder] == ["mine", "mine-2", "mine-3"]
+    views = [read_run(folder) for folder in folders if folder]
     assert [view.manifest.config["rate"] for view in views] == [0.1, 0.1, 0.2]
     assert [view.state for view in views] == ["finished"] * 3
-    among = once(tmp_path)  # a folder of runs: the runs in it must stay to be found
-    assert among.run_folder == tmp_path / "run-1"
+    sink = once(tmp_path)  # in a folder of runs, the new run must not hide the others
+    assert sink.run_folder == tmp_path / "run-1"
     assert len(find_runs(tmp_path)) == 4
 
 
@@ -136,7 +138,7 @@ def test_an_older_run_may_be_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "theirs" / "manifest.json").read_text() == "{}"
 
 
-def test_a_folder_that_cannot_be_used_is_refused_before_training(tmp_path: Path) -> None:
+def test_an_unusable_folder_raises_before_training(tmp_path: Path) -> None:
     once(tmp_path / "mine")
     (tmp_path / "file").write_text("")
     for folder, options, words in (
@@ -152,18 +154,18 @@ def test_a_folder_that_cannot_be_used_is_refused_before_training(tmp_path: Path)
             RecordSink(tmp_path / folder, **options)
 
 
-def test_the_config_may_be_what_a_script_has(tmp_path: Path) -> None:
+def test_the_config_may_be_a_dataclass_or_namespace(tmp_path: Path) -> None:
     @dataclass
     class Settings:
         rate: float
         data: Path
 
     given = [Settings(0.1, tmp_path), argparse.Namespace(rate=0.1, data=tmp_path)]
-    for sink in (RecordSink(tmp_path / "mine", config=one) for one in given):
+    for sink in (RecordSink(tmp_path / "mine", config=config) for config in given):
         assert sink.config == {"rate": 0.1, "data": str(tmp_path)}
 
 
-def test_a_training_that_failed_can_be_started_again(tmp_path: Path) -> None:
+def test_a_failed_training_can_be_resumed(tmp_path: Path) -> None:
     def sink() -> RecordSink:
         return RecordSink(tmp_path, exist="resume")
 
@@ -189,7 +191,7 @@ def test_a_training_that_failed_can_be_started_again(tmp_path: Path) -> None:
 
 
 class Broken:
-    """A sink whose service is gone."""
+    """A sink whose service does not answer."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -202,18 +204,18 @@ class Broken:
         raise OSError("still no answer")
 
 
-def test_a_sink_that_fails_warns_once_and_the_others_go_on() -> None:
-    broken, seen = Broken(), list[int]()
+def test_a_failing_sink_warns_once_and_the_others_go_on() -> None:
+    broken, steps = Broken(), list[int]()
     model = network()
     with (
-        pytest.warns(NclabWarning, match="Broken failed .*no answer.* training goes on") as told,
-        nclab.Monitor(model, sinks=[broken, lambda event: seen.append(event.step)]) as monitor,
+        pytest.warns(NclabWarning, match="Broken failed .*no answer.* training goes on") as caught,
+        nclab.Monitor(model, sinks=[broken, lambda event: steps.append(event.step)]) as monitor,
     ):
         train(model, monitor, epochs=3)
-    assert (len(told), broken.calls, seen) == (1, 3, [6, 12, 18])
+    assert (len(caught), broken.calls, steps) == (1, 3, [6, 12, 18])
 
 
-def test_a_sink_that_fails_never_hides_the_users_own_error() -> None:
+def test_a_failing_sink_does_not_hide_the_error_of_the_training() -> None:
     with (
         pytest.raises(RuntimeError, match="out of coffee"),
         pytest.warns(NclabWarning, match="still no answer"),
@@ -222,10 +224,10 @@ def test_a_sink_that_fails_never_hides_the_users_own_error() -> None:
         train(monitor.model, monitor, epochs=1, forward=_breaking(after=2))
 
 
-def test_a_line_for_each_measurement(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_console_prints_a_line_for_each_measurement(capsys: pytest.CaptureFixture[str]) -> None:
     model = network()
     sinks = ["console", "console:cdnv"]
-    with nclab.Monitor(model, sinks=sinks, alarms=[everything], total_epochs=2) as monitor:
+    with nclab.Monitor(model, sinks=sinks, alarms=[always], total_epochs=2) as monitor:
         train(model, monitor, epochs=2)
     lines = capsys.readouterr().out.splitlines()
     measured = [line for line in lines if line.startswith("epoch")]
@@ -235,9 +237,9 @@ def test_a_line_for_each_measurement(capsys: pytest.CaptureFixture[str]) -> None
     assert lines.count("  ! epoch 1, 5: it is so (class 1)") == 2
 
 
-def test_an_alarm_says_when() -> None:
+def test_an_alarm_has_its_epoch_and_step() -> None:
     model = network()
-    with nclab.Monitor(model, alarms=[everything]) as monitor:
+    with nclab.Monitor(model, alarms=[always]) as monitor:
         train(model, monitor, epochs=2)
     assert repr(monitor.alarms) == "[<Alarm always: epoch 1, 5: it is so (class 1)>]"
     assert (monitor.alarms[0].epoch, monitor.alarms[0].step) == (1.0, 6)
@@ -246,7 +248,7 @@ def test_an_alarm_says_when() -> None:
     assert again.alarms == monitor.alarms
 
 
-def test_a_run_knows_how_far_it_is(tmp_path: Path) -> None:
+def test_a_run_records_its_progress(tmp_path: Path) -> None:
     model, sink = network(), RecordSink(tmp_path / "mine")
     with nclab.Monitor(model, sinks=sink, total_epochs=4) as monitor:
         train(model, monitor, epochs=1)
@@ -256,17 +258,17 @@ def test_a_run_knows_how_far_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("runs/mine", "Expected a sink among console, record, .*'record:FOLDER'"),
+        ("runs/mine", "Expected a sink sink console, record, .*'record:FOLDER'"),
         ([3], "Expected sinks= callables that take an Event, or their names, got 3"),
         ("console:cdvn", "Did you mean cdnv"),
     ],
 )
-def test_a_sink_that_is_none_is_refused(given: Any, words: str) -> None:
+def test_a_wrong_sink_raises(given: Any, words: str) -> None:
     with pytest.raises(nclab.NclabError, match=words):
         nclab.Monitor(network(), sinks=given)
 
 
-def test_a_run_of_ones_own_stays_open(tmp_path: Path) -> None:
+def test_an_open_run_stays_open(tmp_path: Path) -> None:
     model = network()
     with open_run(tmp_path / "own", kind="demo", config={}) as run:
         with nclab.Monitor(model, sinks=[RecordSink(run)]) as monitor:

@@ -1,4 +1,4 @@
-"""Train and test in one monitor: two curves in history, records, loggers and pages."""
+"""Tests of several splits in one monitor: history, records, loggers and pages keep each."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ NAMES = ("cat", "dog", "fox")
 
 
 def watched(folder: Path | None = None, epochs: int = 3, **options: Any) -> nclab.Monitor:
-    """A training that is measured on its own data and on others after every epoch."""
+    """Train and measure the training data and other data after every epoch."""
     model = network()
     sinks = [] if folder is None else [RecordSink(folder)]
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -38,7 +38,7 @@ def watched(folder: Path | None = None, epochs: int = 3, **options: Any) -> ncla
     return monitor
 
 
-def test_two_curves_and_the_numbers_by_hand() -> None:
+def test_two_splits_agree_with_the_definition() -> None:
     monitor = watched()
     history, model = monitor.history, monitor.model
     assert history.splits == ["train", "test"]
@@ -64,14 +64,14 @@ def test_two_curves_and_the_numbers_by_hand() -> None:
     )
     spread = float((mu - mu.mean(0)).square().sum(1).mean())
     strong = float((g - mu[w]).square().sum(1).mean()) / spread
-    found = history.series("strong_test_collapse", split="test")[1][-1]
-    assert found == pytest.approx(strong, rel=1e-6)
+    measured = history.series("strong_test_collapse", split="test")[1][-1]
+    assert measured == pytest.approx(strong, rel=1e-6)
     assert monitor.last is not None
     assert monitor.last.split == "test"
     assert "nc/test/5/cdnv" in monitor.last.scalars()
 
 
-def test_a_running_estimate_is_of_training() -> None:
+def test_a_running_estimate_belongs_to_the_training_split() -> None:
     model = network()
     monitor = nclab.Monitor(model)
     train(model, monitor, epochs=1)
@@ -80,11 +80,11 @@ def test_a_running_estimate_is_of_training() -> None:
     assert monitor.history.rows[1]["strong_test_collapse"] > 0
 
 
-def test_records_and_pages_keep_them_apart(tmp_path: Path) -> None:
+def test_records_and_pages_keep_splits_separate(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     watched(folder, class_names=NAMES)
-    records = [one for one in read_run(folder).records if one["kind"] == "measurement"]
-    assert [one["split"] for one in records] == ["train", "test"] * 3
+    records = [record for record in read_run(folder).records if record["kind"] == "measurement"]
+    assert [record["split"] for record in records] == ["train", "test"] * 3
     assert records[0]["layers"][-1]["class_names"] == list(NAMES)
     run = RunFollower(folder, root=tmp_path)
     run.refresh()
@@ -92,8 +92,8 @@ def test_records_and_pages_keep_them_apart(tmp_path: Path) -> None:
     assert run.last_layers() == ["5", "5 · test"]
     for layer, split in (("5", "train"), ("5 · test", "test")):
         x, y = run.curve((layer, "cdnv"), "epoch")
-        own = [one["layers"][-1]["cdnv"] for one in records if one["split"] == split]
-        assert (x, y) == ([1.0, 2.0, 3.0], own)  # no gap where the other split was measured
+        values = [record["layers"][-1]["cdnv"] for record in records if record["split"] == split]
+        assert (x, y) == ([1.0, 2.0, 3.0], values)  # no gap where the other split was measured
     shown = last_values(run)
     assert shown["cdnv"] == pytest.approx(records[-2]["layers"][-1]["cdnv"], rel=1e-5)
     assert shown["cdnv · test"] == pytest.approx(records[-1]["layers"][-1]["cdnv"], rel=1e-5)
@@ -101,17 +101,17 @@ def test_records_and_pages_keep_them_apart(tmp_path: Path) -> None:
     assert ("", "train loss") in run.names()
     data = run_data(run, slug="run")
     frames = data["cosines"]["frames"]
-    assert [one["epoch"] for one in frames] == [1, 2, 3]
+    assert [record["epoch"] for record in frames] == [1, 2, 3]
     assert data["cosines"]["names"] == list(NAMES)
     last = records[-2]["layers"][-1]["inter_cosine"]
     assert frames[-1]["values"] == [round(1000 * value) for row in last for value in row]
     watcher = Watcher(tmp_path)
     watcher.refresh()
     (curves,) = watcher.curves(Selection("cdnv", "last", "epoch"), {}).values()
-    assert [one["layer"] for one in curves] == ["5", "5 · test"]
+    assert [record["layer"] for record in curves] == ["5", "5 · test"]
 
 
-def test_old_journals_are_about_training(tmp_path: Path) -> None:
+def test_journals_without_a_split_belong_to_training(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     watched(folder, epochs=2)
     journal = folder / "journal.jsonl"
@@ -128,11 +128,11 @@ def test_old_journals_are_about_training(tmp_path: Path) -> None:
     assert old.last_measurement()["epoch"] == 2
 
 
-def test_alarms_of_one_split_say_nothing_about_another() -> None:
+def test_alarms_are_raised_for_each_split() -> None:
     easy = CollapseReached({"nc1_trace_ratio": 1e9})
     monitor = watched(epochs=2, alarms=[easy], class_names=NAMES)
-    own = {(alarm.split, alarm.layer) for alarm in monitor.alarms}
-    assert own == {(split, layer) for split in ("train", "test") for layer in ("2", "5")}
+    raised = {(alarm.split, alarm.layer) for alarm in monitor.alarms}
+    assert raised == {(split, layer) for split in ("train", "test") for layer in ("2", "5")}
     assert any("5, test: collapse reached" in str(alarm) for alarm in monitor.alarms)
     other = nclab.Monitor(network())
     other.load_state_dict(monitor.state_dict())
@@ -155,7 +155,7 @@ def test_alarms_name_the_classes() -> None:
     assert str(monitor.alarms[0]) == "epoch 1, 5: look (class fox)"
 
 
-def test_a_test_set_without_some_class() -> None:
+def test_a_test_set_without_a_class() -> None:
     model = network()
     monitor = nclab.Monitor(model)
     reference = monitor.measure(batches())
@@ -168,12 +168,12 @@ def test_a_test_set_without_some_class() -> None:
 
 
 @pytest.mark.parametrize("split", ["", "a/b", 7])
-def test_a_split_has_a_name(split: Any) -> None:
+def test_a_split_needs_a_name(split: Any) -> None:
     with pytest.raises(nclab.NclabError, match="split= a name such as 'test'"):
         nclab.Monitor(network()).measure(batches(), split=split)
 
 
-def test_data_by_name() -> None:
+def test_as_splits() -> None:
     loader = batches()
     assert as_splits(None, ("train",)) == {}
     assert as_splits(loader, ("train",)) == {"train": loader}

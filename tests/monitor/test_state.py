@@ -1,4 +1,4 @@
-"""A damaged state of a monitor is refused in one line, and the monitor stays as it was."""
+"""Tests that a damaged state raises in one line and leaves the monitor unchanged."""
 
 import copy
 import math
@@ -19,43 +19,43 @@ FITTING: dict[str, tuple[Any, ...]] = {"alarms": ([],), "history": ([],)}
 
 
 def trained(*, more: bool = False) -> nclab.Monitor:
-    """A monitor in the middle of its second epoch, with history, alarms and sums."""
+    """Return a monitor in the middle of its second epoch, with history, alarms and sums."""
     model = network(norm=False)
     rules = [CollapseReached({"nc1_trace_ratio": 1e9})]
     monitor = nclab.Monitor(model, preset="full", alarms=rules)
-    for own in (batches(), batches()[: 4 if more else 3]):
-        for number, (inputs, _) in enumerate(monitor.watch(own), start=1):
+    for loader in (batches(), batches()[: 4 if more else 3]):
+        for number, (inputs, _) in enumerate(monitor.watch(loader), start=1):
             model(inputs)
-            if number == len(own) < 6:
+            if number == len(loader) < 6:
                 monitor.step()
                 break
     return monitor
 
 
 def plain(value: Any) -> Any:
-    """A state in values that can be compared."""
+    """Return a state with tensors as lists, which can be compared."""
     if isinstance(value, torch.Tensor):
         return value.tolist()
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def damaged(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Whole things in place of the state, then each key missing and wrong."""
+    """Yield damaged states: other values, then states with each key missing or wrong."""
     for value in VALUES:
         yield "all", value
     for key in state:
-        yield f"{key} missing", {name: one for name, one in state.items() if name != key}
+        yield f"{key} missing", {name: item for name, item in state.items() if name != key}
         for value in VALUES:
-            if not any(value == one for one in FITTING.get(key, ())):
+            if not any(value == item for item in FITTING.get(key, ())):
                 yield f"{key}={value!r}", {**state, key: value}
     for key in ("name", "layer", "classes", "value", "message"):
-        one = {name: own for name, own in state["alarms"][0].items() if name != key}
-        yield f"alarm without {key}", {**state, "alarms": [one]}
+        alarm = {name: value for name, value in state["alarms"][0].items() if name != key}
+        yield f"alarm without {key}", {**state, "alarms": [alarm]}
     for key in state["alarms"][0]:
-        one = {**state["alarms"][0], key: {"x": 1}}
-        yield f"alarm {key}", {**state, "alarms": [one]}
+        alarm = {**state["alarms"][0], key: {"x": 1}}
+        yield f"alarm {key}", {**state, "alarms": [alarm]}
     yield "alarm of others", {**state, "alarms": [{**state["alarms"][0], "colour": "red"}]}
     for key in ("event", "step", "epoch", "layer"):
         yield f"history {key}", {**state, "history": [{**state["history"][0], key: [1]}]}
@@ -77,21 +77,21 @@ def damaged_sums(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("found", [True, False])
-def test_a_damaged_state_is_refused_and_changes_nothing(found: bool) -> None:
+def test_a_damaged_state_raises_and_changes_nothing(found: bool) -> None:
     state = trained().state_dict()
     monitor = trained(more=True) if found else nclab.Monitor(network(norm=False), preset="full")
-    monitor.state_dict()  # adds the rows that wait to the sums
+    monitor.state_dict()  # adds the collected rows to the sums
     before, resumed = plain(monitor.state_dict()), monitor._resumed
     assert state["alarms"]
     assert state["running"]["layers"]
-    for what, spoiled in damaged(state):
-        if not found and what.startswith("logits {"):
-            continue  # which sums there must be, only the layers of the model tell
+    for damage, spoiled in damaged(state):
+        if not found and damage.startswith("logits {"):
+            continue  # the required sums are known only once the layers are found
         with pytest.raises(NclabError) as refused:
             monitor.load_state_dict(spoiled)
-        assert str(refused.value).startswith("Expected"), what
-        assert "\n" not in str(refused.value), what
-        assert plain(monitor.state_dict()) == before, what
+        assert str(refused.value).startswith("Expected"), damage
+        assert "\n" not in str(refused.value), damage
+        assert plain(monitor.state_dict()) == before, damage
         assert monitor._resumed == resumed
     monitor.load_state_dict(state)
     assert plain(monitor.state_dict()) == plain(state)

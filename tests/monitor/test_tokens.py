@@ -1,4 +1,4 @@
-"""The monitor on language models: rows that are drawn, callbacks, padding."""
+"""Tests of the monitor on language models: sampled rows, callbacks, padding."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ WORDS, LENGTH = 12, 10
 
 
 class Reader(nn.Module):
-    """Tokens in, logits out; the classifier is the embedding, without a module of its own."""
+    """A language model whose classifier is the embedding, used without a module."""
 
     def __init__(self, words: int = WORDS) -> None:
         super().__init__()
@@ -29,13 +29,13 @@ class Reader(nn.Module):
 
 
 def tokens(rows: int, words: int = WORDS) -> Tensor:
-    """Random ones, the small numbers more often."""
+    """Return random tokens, small numbers more often."""
     generator = torch.Generator().manual_seed(1)
     return (torch.rand(rows, LENGTH, generator=generator).square() * words).long()
 
 
 def trained(model: nn.Module, loader: list[Tensor], **options: Any) -> nclab.Monitor:
-    """One watched epoch at a rate of 0."""
+    """Train for an epoch at learning rate 0 under a monitor."""
     with nclab.Monitor(model, labels="next", **options) as monitor:
         for x in monitor.watch(loader):
             z = model(x)[:, :-1]
@@ -44,29 +44,29 @@ def trained(model: nn.Module, loader: list[Tensor], **options: Any) -> nclab.Mon
 
 
 @pytest.mark.parametrize("words", [WORDS, 300])
-def test_drawn_rows_are_a_sample_of_all(words: int) -> None:
+def test_sampled_rows_are_rows_of_the_batch(words: int) -> None:
     loader = list(tokens(800, words).split(10))
     model = Reader(words)
     state = torch.get_rng_state()
-    whole, some, again = (
+    full, some, again = (
         trained(model, loader, **options).last for options in ({}, {"rows": 30}, {"rows": 30})
     )
     assert torch.equal(torch.get_rng_state(), state)
-    assert whole is not None
+    assert full is not None
     assert some is not None
     assert again is not None
-    assert whole.report.last.samples == 800 * (LENGTH - 1)
+    assert full.report.last.samples == 800 * (LENGTH - 1)
     assert some.report.last.samples == 80 * 30
     assert some.report.last.values == again.report.last.values
-    assert whole.report.last.ignored == some.report.last.ignored == 800
+    assert full.report.last.ignored == some.report.last.ignored == 800
     exact = nclab.measure(model, loader, labels="next", allow_missing=True)
-    assert whole.report.last.loss == pytest.approx(exact.last.loss, rel=1e-6)
-    assert whole.report.last.accuracy == exact.last.accuracy
+    assert full.report.last.loss == pytest.approx(exact.last.loss, rel=1e-6)
+    assert full.report.last.accuracy == exact.last.accuracy
     assert some.report.last.loss == pytest.approx(exact.last.loss, rel=0.1)
-    assert some.report.last.loss != whole.report.last.loss
+    assert some.report.last.loss != full.report.last.loss
 
 
-def test_rows_of_samples_that_are_pooled() -> None:
+def test_sampled_rows_of_pooled_samples() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
@@ -79,7 +79,7 @@ def test_rows_of_samples_that_are_pooled() -> None:
     assert [layer.samples for layer in monitor.last.layers] == [42] * len(monitor.last.layers)
 
 
-def test_only_ignored_labels_end_no_training() -> None:
+def test_a_batch_of_ignored_labels_does_not_end_training() -> None:
     model, loader = Reader(), [(tokens(4), torch.full((4, LENGTH), -100))]
     with nclab.Monitor(model) as monitor:
         for x, _ in monitor.watch(loader):
@@ -90,7 +90,7 @@ def test_only_ignored_labels_end_no_training() -> None:
     assert "all 40 labels are the ignored -100" in why
 
 
-def test_labels_that_the_classifier_lacks_are_refused() -> None:
+def test_labels_outside_the_classifier_raise() -> None:
     monitor = nclab.Monitor(Reader())
     monitor.observe(tokens(4) + 7)
     monitor.model(tokens(4))
@@ -99,7 +99,7 @@ def test_labels_that_the_classifier_lacks_are_refused() -> None:
 
 
 def test_an_ignored_label_that_is_a_token() -> None:
-    """Padding with the token 0 and ignore_index=0."""
+    """Check padding with the token 0 and ignore_index=0."""
     model, x = Reader(), tokens(30)
     x[:, -3:] = 0
     used = int((x[:, 1:] != 0).sum())
@@ -117,17 +117,17 @@ def test_rare_tokens_while_training() -> None:
     exact = nclab.measure(model, loader, labels="next", min_count=150)
     last = trained(model, loader, min_count=150).last
     assert last is not None
-    found = last.report.last
-    assert 2 <= found.num_classes < WORDS
-    assert found.classes == exact.last.classes
-    assert found.cdnv == pytest.approx(exact.last.cdnv, rel=1e-6)
-    assert found.nc1_trace_pinv is None
+    measured = last.report.last
+    assert 2 <= measured.num_classes < WORDS
+    assert measured.classes == exact.last.classes
+    assert measured.cdnv == pytest.approx(exact.last.cdnv, rel=1e-6)
+    assert measured.nc1_trace_pinv is None
     assert exact.last.nc1_trace_pinv is not None
-    assert any("fewer than 150 samples" in line for line in found.warnings)
+    assert any("fewer than 150 samples" in line for line in measured.warnings)
 
 
 def padded(transformers: Any, kind: str) -> list[dict[str, Tensor]]:
-    """Sequences of different length; the labels as the usual collators make them."""
+    """Return sequences of different lengths, with labels as the usual collators make them."""
     rows = []
     for number, ids in enumerate(tokens(24)):
         mask = (torch.arange(LENGTH) < 4 + number % 6).long()
@@ -142,7 +142,7 @@ def padded(transformers: Any, kind: str) -> list[dict[str, Tensor]]:
 
 
 def language_model(transformers: Any, kind: str) -> Any:
-    """A random model without dropout."""
+    """Return a random model without dropout."""
     torch.manual_seed(0)
     if kind == "causal":
         config = transformers.GPT2Config(
@@ -200,14 +200,14 @@ def test_a_padded_language_model_in_a_trainer(kind: str, exact: Any, tmp_path: P
         out = model.eval()(**batch)
     last = callback.monitor.last
     assert last is not None
-    found = last.report.last
-    assert found.samples == int((labels != -100).sum())
-    # The loss of the whole, as that of batches of different numbers of tokens.
-    assert found.loss == pytest.approx(float(out.loss), rel=1e-5)
+    measured = last.report.last
+    assert measured.samples == int((labels != -100).sum())
+    # The loss over all tokens, since batches have different numbers of tokens.
+    assert measured.loss == pytest.approx(float(out.loss), rel=1e-5)
     assert all("padded" not in remark for remark in last.report.remarks)
 
 
-def test_padding_that_enters_the_loss_is_said() -> None:
+def test_padding_in_the_loss_warns() -> None:
     transformers = pytest.importorskip("transformers", reason="needs the extra transformers")
     model = language_model(transformers, "causal").eval()
     rows = padded(transformers, "causal")
@@ -223,7 +223,7 @@ def test_padding_that_enters_the_loss_is_said() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated")
-def test_tokens_alone_in_lightning(tmp_path: Path) -> None:
+def test_batches_of_tokens_in_lightning(tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="needs the extra lightning")
     from lightning.pytorch import LightningModule, Trainer
 
@@ -261,14 +261,14 @@ def test_tokens_alone_in_lightning(tmp_path: Path) -> None:
 
 
 class Averaged(Reader):
-    """One label a sequence: the mean of the logits of all tokens."""
+    """A classifier of sequences by the mean of the logits of all tokens."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         return super().forward(tokens).mean(1)
 
 
 def test_means_of_tokens_have_the_precision_of_the_tokens() -> None:
-    """Behind a layer norm means of classes lie in a hyperplane: no rounding noise beside it."""
+    """Check that rounding adds no noise outside the hyperplane of layer-normed means."""
     model, x = Averaged(words := 30), tokens(90, 30)
     y = torch.arange(90) % words
     with nclab.Monitor(model) as monitor:
@@ -276,7 +276,7 @@ def test_means_of_tokens_have_the_precision_of_the_tokens() -> None:
             functional.cross_entropy(model(part), labels).backward()
     assert monitor.last is not None
     h = model.norm(model.emb(x).tanh()).detach().double().mean(1).numpy()
-    means = np.stack([h[y.numpy() == own].mean(0) for own in range(words)])
+    means = np.stack([h[y.numpy() == number].mean(0) for number in range(words)])
     between = np.cov(means.T, bias=True)
     within = (h - means[y]).T @ (h - means[y]) / len(h)
     inverse = np.linalg.pinv(between, rcond=1e-9, hermitian=True)

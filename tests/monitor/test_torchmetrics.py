@@ -1,4 +1,4 @@
-"""The torchmetrics Metric: the numbers of measure_features, in any pieces, always in float64."""
+"""Tests that the torchmetrics Metric agrees with measure_features for any batches."""
 
 import math
 import pickle
@@ -18,24 +18,24 @@ torchmetrics = pytest.importorskip("torchmetrics", reason="needs the extra torch
 from nclab.monitor.torchmetrics import NeuralCollapse  # noqa: E402
 
 
-def seen(metric: Any, *batches: tuple[Tensor, Tensor]) -> Any:
-    """The metric after its updates."""
+def updated(metric: Any, *batches: tuple[Tensor, Tensor]) -> Any:
+    """Return a metric after its updates."""
     for features, labels in batches:
         metric.update(features, labels)
     return metric
 
 
 def assert_close(ours: dict[str, Any], expected: nclab.Collapse, *, prefix: str = "") -> None:
-    """Every value as measured at once, to 1e-10."""
+    """Assert that all values agree with measure_features to 1e-10."""
     assert len(ours) == 11
     for name, value in ours.items():
         target = getattr(expected, name.removeprefix(prefix))
         assert math.isclose(float(value), target, rel_tol=1e-10, abs_tol=1e-10), name
 
 
-def test_batches_give_what_the_whole_gives() -> None:
+def test_batches_agree_with_one_measurement() -> None:
     features, labels = cloud()
-    metric = seen(
+    metric = updated(
         NeuralCollapse(CLASSES, DIM), *zip(features.split(7), labels.split(7), strict=True)
     )
     values = metric.compute()
@@ -46,18 +46,18 @@ def test_batches_give_what_the_whole_gives() -> None:
 def test_forward_gives_the_batch_and_adds_it() -> None:
     features, labels = cloud()
     metric = NeuralCollapse(CLASSES, DIM)
-    for rows, own in zip(features.split(30), labels.split(30), strict=True):
-        assert_close(metric(rows, own), nclab.measure_features(rows, own))
+    for rows, classes in zip(features.split(30), labels.split(30), strict=True):
+        assert_close(metric(rows, classes), nclab.measure_features(rows, classes))
     assert_close(metric.compute(), nclab.measure_features(features, labels))
 
 
 def test_reset_clone_pickle_and_merge() -> None:
     first, second = parts()
-    metric = seen(NeuralCollapse(CLASSES, DIM), first)
+    metric = updated(NeuralCollapse(CLASSES, DIM), first)
     copies = [metric.clone(), pickle.loads(pickle.dumps(metric))]
     metric.reset()
     assert int(metric.layout.moments(metric.sums).total) == 0
-    seen(metric, second)
+    updated(metric, second)
     expected = nclab.measure_features(*cloud())
     for copy in copies:
         copy.merge_state(metric)
@@ -66,11 +66,11 @@ def test_reset_clone_pickle_and_merge() -> None:
 
 def test_a_state_dict_carries_the_sums() -> None:
     first, second = parts()
-    metric = seen(NeuralCollapse(CLASSES, DIM), first)
+    metric = updated(NeuralCollapse(CLASSES, DIM), first)
     metric.persistent(True)
     other = NeuralCollapse(CLASSES, DIM)
     other.load_state_dict(metric.state_dict())
-    assert_close(seen(other, second).compute(), nclab.measure_features(*cloud()))
+    assert_close(updated(other, second).compute(), nclab.measure_features(*cloud()))
 
 
 @pytest.mark.parametrize(
@@ -83,25 +83,25 @@ def test_a_state_dict_carries_the_sums() -> None:
     ],
     ids=["half", "to float32", "to bfloat16", "set_dtype"],
 )
-def test_float64_is_kept_whatever_happens_to_the_model(change: Any) -> None:
+def test_float64_is_kept_when_the_model_changes_dtype(change: Any) -> None:
     first, second = parts()
-    metric = seen(NeuralCollapse(CLASSES, DIM), first)
-    metric.compute()  # the value it keeps must not be rounded either
+    metric = updated(NeuralCollapse(CLASSES, DIM), first)
+    metric.compute()  # the cached value must not be rounded
     change(nn.Sequential(metric, nn.Linear(2, 2)))
     assert metric.sums.dtype == torch.float64
-    assert_close(seen(metric, second).compute(), nclab.measure_features(*cloud()))
+    assert_close(updated(metric, second).compute(), nclab.measure_features(*cloud()))
     metric.reset()
     assert metric.sums.dtype == torch.float64
 
 
-def test_what_collapsed_to_eight_digits_keeps_its_spread() -> None:
+def test_a_spread_of_eight_digits_is_kept() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(60) % CLASSES
     noise = torch.randn(60, DIM, generator=generator, dtype=torch.float64)
     features = 1e4 * torch.eye(DIM, dtype=torch.float64)[labels] + 1e-4 * noise
     metric = NeuralCollapse(CLASSES, DIM).to(torch.float32)
-    for rows, own in zip(features.split(20), labels.split(20), strict=True):
-        metric(rows, own)
+    for rows, classes in zip(features.split(20), labels.split(20), strict=True):
+        metric(rows, classes)
     expected = nclab.measure_features(features, labels).nc1_trace_ratio
     assert expected is not None
     assert 0 < expected < 1e-14
@@ -116,19 +116,19 @@ def test_a_collection_names_layers() -> None:
             "last": NeuralCollapse(CLASSES, DIM, layer="last"),
         }
     )
-    for rows, own in zip(features.split(30), labels.split(30), strict=True):
-        collection.update(rows, own)
+    for rows, classes in zip(features.split(30), labels.split(30), strict=True):
+        collection.update(rows, classes)
     values = collection.compute()
     expected = nclab.measure_features(features, labels)
     for layer in ("first", "last"):
         prefix = f"nc/{layer}/"
-        own = {name: value for name, value in values.items() if name.startswith(prefix)}
-        assert_close(own, expected, prefix=prefix)
+        named = {name: value for name, value in values.items() if name.startswith(prefix)}
+        assert_close(named, expected, prefix=prefix)
 
 
-def test_the_whole_measurement_with_the_classifier() -> None:
+def test_a_measurement_with_the_classifier() -> None:
     features, labels = cloud()
-    metric = seen(NeuralCollapse(CLASSES, DIM, layer="fc"), (features, labels))
+    metric = updated(NeuralCollapse(CLASSES, DIM, layer="fc"), (features, labels))
     weight = torch.randn(CLASSES, DIM, generator=torch.Generator().manual_seed(1))
     ours, expected = metric.collapse(weight), nclab.measure_features(features, labels, weight)
     assert ours.layer == "fc"
@@ -138,7 +138,7 @@ def test_the_whole_measurement_with_the_classifier() -> None:
         metric.collapse(weight[:, 1:])
 
 
-def test_absent_classes_are_left_out_and_one_class_gives_nan() -> None:
+def test_absent_classes_are_skipped_and_one_class_gives_nan() -> None:
     features, labels = cloud()
     metric = NeuralCollapse(CLASSES, DIM)
     only = labels == 1
@@ -150,11 +150,11 @@ def test_absent_classes_are_left_out_and_one_class_gives_nan() -> None:
     assert_close(two, expected)
 
 
-def test_rows_of_the_ignored_label_are_skipped_and_wrong_ones_refused() -> None:
+def test_ignored_rows_are_skipped_and_wrong_labels_raise() -> None:
     features, labels = cloud()
     marked = labels.clone()
     marked[::5] = -100
-    metric = seen(NeuralCollapse(CLASSES, DIM), (features, marked))
+    metric = updated(NeuralCollapse(CLASSES, DIM), (features, marked))
     kept = marked >= 0
     assert_close(metric.compute(), nclab.measure_features(features[kept], labels[kept]))
     assert metric.collapse().ignored == int((~kept).sum())
@@ -164,20 +164,20 @@ def test_rows_of_the_ignored_label_are_skipped_and_wrong_ones_refused() -> None:
         NeuralCollapse(1, DIM)
 
 
-def test_it_goes_on_after_inference_mode() -> None:
+def test_updates_continue_after_inference_mode() -> None:
     first, second = parts()
     metric = NeuralCollapse(CLASSES, DIM)
     with torch.inference_mode():
         metric.reset()
-        seen(metric, first)
-    assert_close(seen(metric, second).compute(), nclab.measure_features(*cloud()))
+        updated(metric, first)
+    assert_close(updated(metric, second).compute(), nclab.measure_features(*cloud()))
 
 
-def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
+def test_two_processes_agree_with_one(tmp_path: Path) -> None:
     expected = nclab.measure_features(*cloud())
     printed = run_pair("tests.monitor.two_metrics", tmp_path / "meeting")
-    for found, (features, labels) in zip(printed, parts(), strict=True):
-        assert_close(found["together"], expected)
-        assert found["counts"] == expected.counts.tolist()
+    for result, (features, labels) in zip(printed, parts(), strict=True):
+        assert_close(result["together"], expected)
+        assert result["counts"] == expected.counts.tolist()
         alone = nclab.measure_features(features, labels, num_classes=CLASSES, allow_missing=True)
-        assert_close(found["alone"], alone)
+        assert_close(result["alone"], alone)

@@ -1,4 +1,4 @@
-"""A real Trainer on a tiny random BERT: the same weights with and without the callback."""
+"""Tests of the callback in a real Trainer on tiny random models."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ LAST = "dropout"
 
 
 def dataset(samples: int = 24) -> list[dict[str, Tensor]]:
-    """Random words, of which the first tells the class, padded to one length."""
+    """Return random words whose first word determines the class, padded to one length."""
     generator = torch.Generator().manual_seed(0)
     rows = []
     for number in range(samples):
@@ -40,7 +40,7 @@ def dataset(samples: int = 24) -> list[dict[str, Tensor]]:
 
 
 def bert() -> Any:
-    """A random model of the kind that reads sentences."""
+    """Return a random BERT that classifies sentences."""
     torch.manual_seed(0)
     return transformers.BertForSequenceClassification(
         transformers.BertConfig(
@@ -56,7 +56,7 @@ def bert() -> Any:
 
 
 def trainer(folder: Path, *callbacks: Any, **options: Any) -> Any:
-    """A trainer of such a model, ready to train for two epochs."""
+    """Return a trainer of a random BERT, for two epochs."""
     arguments = transformers.TrainingArguments(
         output_dir=str(folder),
         **{
@@ -83,11 +83,11 @@ def trainer(folder: Path, *callbacks: Any, **options: Any) -> Any:
 
 
 def weights(trained: Any) -> dict[str, Tensor]:
-    """The model's state and the state of the generator."""
+    """Return the model's state and the state of the random generator."""
     return {**trained.model.state_dict(), "random": torch.get_rng_state()}
 
 
-def test_weights_are_the_same_and_values_are_logged(tmp_path: Path) -> None:
+def test_weights_are_unchanged_and_values_are_logged(tmp_path: Path) -> None:
     plain = trainer(tmp_path)
     plain.train()
     before = weights(plain)
@@ -96,26 +96,29 @@ def test_weights_are_the_same_and_values_are_logged(tmp_path: Path) -> None:
     watched.train()
     assert_same(weights(watched), before)
     rows = callback.monitor.history.rows
-    own = [row for row in rows if row["layer"] == LAST]
-    assert [(row["step"], row["epoch"], row["samples"]) for row in own] == [(6, 1, 24), (12, 2, 24)]
+    last_rows = [row for row in rows if row["layer"] == LAST]
+    assert [(row["step"], row["epoch"], row["samples"]) for row in last_rows] == [
+        (6, 1, 24),
+        (12, 2, 24),
+    ]
     assert len(rows) == 2 * 10
     name = f"nc/{LAST}/nc1_trace_ratio"
     logged = [entry for entry in watched.state.log_history if name in entry]
     assert [(entry["step"], entry["epoch"]) for entry in logged] == [(6, 1.0), (12, 2.0)]
-    assert [entry[name] for entry in logged] == [row["nc1_trace_ratio"] for row in own]
+    assert [entry[name] for entry in logged] == [row["nc1_trace_ratio"] for row in last_rows]
     others = [entry for entry in watched.state.log_history if name not in entry]
     assert [entry.keys() for entry in others] == [entry.keys() for entry in plain.state.log_history]
     assert not any(module._forward_pre_hooks for module in watched.model.modules())
 
 
-def test_attached_it_logs_through_the_trainer(tmp_path: Path) -> None:
-    seen: list[dict[str, float]] = []
+def test_an_attached_callback_logs_through_the_trainer(tmp_path: Path) -> None:
+    logged: list[dict[str, float]] = []
 
     class Logger(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
-        """Stands before ours, as the loggers of report_to do."""
+        """A callback that runs before the monitor, as the loggers of report_to do."""
 
         def on_log(self, *_: Any, logs: dict[str, float], **__: Any) -> None:
-            seen.append(dict(logs))
+            logged.append(dict(logs))
 
     options: dict[str, Any] = {
         "gradient_accumulation_steps": 2,
@@ -132,29 +135,29 @@ def test_attached_it_logs_through_the_trainer(tmp_path: Path) -> None:
     rows = callback.monitor.history.rows
     assert [(row["step"], row["samples"]) for row in rows] == [(step, 8) for step in range(1, 7)]
     name = f"nc/{LAST}/cdnv"
-    assert [logs[name] for logs in seen if name in logs] == [row["cdnv"] for row in rows]
-    assert sum("loss" in logs for logs in seen) == 2  # the trainer's own wish to log is kept
+    assert [logs[name] for logs in logged if name in logs] == [row["cdnv"] for row in rows]
+    assert sum("loss" in logs for logs in logged) == 2  # the trainer's flag is unchanged
     steps = [entry["step"] for entry in watched.state.log_history if name in entry]
     assert steps == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("step", [6, 9], ids=["after an epoch", "in the middle of one"])
-def test_a_resumed_training_goes_on(step: int, tmp_path: Path) -> None:
+def test_a_resumed_training_continues(step: int, tmp_path: Path) -> None:
     options: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3, "eval_strategy": "no"}
-    whole = CollapseCallback()
-    first = trainer(tmp_path, whole, **options)
+    uninterrupted = CollapseCallback()
+    first = trainer(tmp_path, uninterrupted, **options)
     first.train()
     folder = tmp_path / f"checkpoint-{step}"
     assert (folder / STATE_FILE).is_file()
     again = CollapseCallback()
     second = trainer(tmp_path, again, **options)
     second.train(resume_from_checkpoint=str(folder))
-    assert_alike(again.monitor.history.rows, whole.monitor.history.rows)
+    assert_alike(again.monitor.history.rows, uninterrupted.monitor.history.rows)
     for name, value in first.model.state_dict().items():
         assert torch.equal(second.model.state_dict()[name], value), name
 
 
-def test_what_hooks_cannot_read_is_refused(tmp_path: Path) -> None:
+def test_options_that_hooks_cannot_follow_raise(tmp_path: Path) -> None:
     with pytest.raises(nclab.NclabError, match=r"without label_smoothing_factor, got 0\.1"):
         trainer(tmp_path, CollapseCallback(), label_smoothing_factor=0.1).train()
     kept = trainer(tmp_path, CollapseCallback())
@@ -183,7 +186,7 @@ def test_train_and_evaluation_are_two_curves(tmp_path: Path, attached: bool) -> 
     assert train[0] == other[0] == [1.0, 2.0]
     model = watched.model.eval()
     means: list[Tensor] = []
-    found = []
+    accuracies = []
     with torch.no_grad():
         for rows in (dataset(), dataset(6)):
             batch = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
@@ -192,9 +195,9 @@ def test_train_and_evaluation_are_two_curves(tmp_path: Path, attached: bool) -> 
             if not means:
                 means = [pooled[labels == c].mean(0) for c in range(CLASSES)]
             near = torch.cdist(pooled, torch.stack(means)).argmin(1)
-            found.append(float((near == labels).double().mean()))
-    assert history.series("reference_ncc_accuracy", split="eval")[1][-1] == found[1]
-    assert train[1][-1] == found[0]
+            accuracies.append(float((near == labels).double().mean()))
+    assert history.series("reference_ncc_accuracy", split="eval")[1][-1] == accuracies[1]
+    assert train[1][-1] == accuracies[0]
     names = [f"nc/{LAST}/cdnv", f"nc/eval/{LAST}/cdnv"]
     logged = [entry for entry in watched.state.log_history if names[0] in entry]
     assert [entry["epoch"] for entry in logged] == [1.0, 2.0]
@@ -207,7 +210,7 @@ def test_exact_measurements_need_no_labels_in_the_model(tmp_path: Path) -> None:
     assert callback.monitor.history.series("cdnv")[0] == [1.0, 2.0]
 
 
-def test_a_causal_language_model_is_watched_with_the_labels_of_the_next_tokens(
+def test_a_causal_language_model_uses_the_labels_of_the_next_tokens(
     tmp_path: Path,
 ) -> None:
     words, length = 5, 8
@@ -236,19 +239,19 @@ def test_a_causal_language_model_is_watched_with_the_labels_of_the_next_tokens(
     watched = transformers.Trainer(model, arguments, train_dataset=rows, callbacks=[callback])
     watched.train()
     with torch.no_grad():
-        own = float(model.eval()(input_ids=tokens, labels=tokens).loss)
+        loss = float(model.eval()(input_ids=tokens, labels=tokens).loss)
     event = callback.monitor.last
     assert event is not None
-    assert event.report.last.loss == pytest.approx(own, rel=1e-5)
+    assert event.report.last.loss == pytest.approx(loss, rel=1e-5)
     assert event.report.last.samples == 12 * (length - 1)
     assert event.report.remarks == event.report.remarks[-1:]
 
 
-def test_eval_data_that_never_come_are_asked_for_before_training(tmp_path: Path) -> None:
+def test_missing_evaluation_data_raise_before_training(tmp_path: Path) -> None:
     with pytest.raises(nclab.NclabError, match=r"attach\(trainer\), or pass exact= a loader"):
         trainer(tmp_path, CollapseCallback(exact="eval"), eval_strategy="no").train()
     late = trainer(tmp_path, CollapseCallback(exact="eval"), eval_delay=10)
-    with pytest.warns(nclab.NclabWarning, match="the trainer has not evaluated"):
+    with pytest.warns(nclab.NclabWarning, match="the trainer did not evaluate"):
         late.train()
 
 
@@ -269,13 +272,15 @@ def test_the_token_that_a_sequence_classifier_selects(tmp_path: Path) -> None:
     )
     rows = dataset()
     batch = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
-    halves = [{name: part[own] for name, part in batch.items()} for own in (slice(9), slice(9, 24))]
+    halves = [
+        {name: part[index] for name, part in batch.items()} for index in (slice(9), slice(9, 24))
+    ]
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     model.eval()
     with torch.no_grad():
         hidden = model.transformer(**inputs).last_hidden_state
-        own = hidden[torch.arange(24), batch["attention_mask"].sum(1) - 1]
-        expected = nclab.measure_features(own, batch["labels"], model.score.weight)
+        features = hidden[torch.arange(24), batch["attention_mask"].sum(1) - 1]
+        expected = nclab.measure_features(features, batch["labels"], model.score.weight)
         loss = float(model(**batch).loss)
     for classifier in ("auto", "score"):
         report = nclab.measure(model, halves, classifier=classifier)

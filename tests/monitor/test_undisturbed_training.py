@@ -1,4 +1,4 @@
-"""Training gives the same weights, bit for bit, with and without the monitor."""
+"""Tests that training gives the same weights, bit for bit, with and without the monitor."""
 
 import io
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from tests.monitor.loops import CLASSES, assert_same, batches, network, train
 
 
 def both_ways(model: nn.Module, **options: object) -> list[Event]:
-    """Train a copy without and the model with the monitor; the events of the latter."""
+    """Train a copy without and the model with the monitor; return the events."""
     plain = train(deepcopy(model), None, **options)  # type: ignore[arg-type]
     events: list[Event] = []
     with nclab.Monitor(model, preset="full", sinks=events.append) as monitor:
@@ -32,7 +32,7 @@ def test_plain() -> None:
     both_ways(network())
 
 
-def test_dropout_draws_the_same_numbers() -> None:
+def test_dropout() -> None:
     both_ways(network(dropout=0.4))
 
 
@@ -49,7 +49,7 @@ def test_data_parallel_on_one_device() -> None:
     both_ways(nn.DataParallel(network()))
 
 
-def test_spectral_norm_does_not_move_on_by_being_read() -> None:
+def test_reading_does_not_advance_spectral_norm() -> None:
     model = network(norm=False)
     parametrizations.spectral_norm(model[-1])
     parametrizations.spectral_norm(model[0])
@@ -57,7 +57,7 @@ def test_spectral_norm_does_not_move_on_by_being_read() -> None:
 
 
 class Checkpointed(nn.Module):
-    """Runs its hidden layers again during the backward pass."""
+    """A model that runs its hidden layers again during the backward pass."""
 
     def __init__(self, *, reentrant: bool) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Checkpointed(nn.Module):
         self.runs += 1
 
     def forward(self, inputs: Tensor) -> Tensor:
-        inputs.requires_grad_()  # what the re-entrant kind asks for
+        inputs.requires_grad_()  # required by re-entrant checkpointing
         again = checkpoint(self.hidden, inputs, use_reentrant=self.reentrant)
         logits: Tensor = self.fc(again)
         return logits
@@ -90,7 +90,7 @@ def test_gradient_checkpointing_counts_each_sample_once(reentrant: bool) -> None
 
 
 def failing_once(monitor: nclab.Monitor, then: Callable[[Tensor], object]) -> int:
-    """The samples read where the third pass fails and something else follows."""
+    """Return the number of samples read if the third pass fails and another call follows."""
     for number, (inputs, _) in enumerate(monitor.watch(batches())):
         if number == 2:
             with pytest.raises(RuntimeError):
@@ -102,12 +102,12 @@ def failing_once(monitor: nclab.Monitor, then: Callable[[Tensor], object]) -> in
     return monitor.last.report.samples
 
 
-def test_a_pass_that_failed_may_be_tried_again() -> None:
+def test_a_failed_pass_may_be_repeated() -> None:
     with nclab.Monitor(network()) as monitor:
         assert failing_once(monitor, monitor.model) == 60
 
 
-def test_an_evaluation_after_a_pass_that_failed_is_not_read() -> None:
+def test_an_evaluation_after_a_failed_pass_is_not_read() -> None:
     model = network()
 
     def evaluate(inputs: Tensor) -> None:
@@ -122,20 +122,20 @@ def test_an_evaluation_after_a_pass_that_failed_is_not_read() -> None:
 
 
 def step_as_forward(model: nn.Module, inputs: Tensor) -> Tensor:
-    """Calls the model inside its own call, as Lightning does for DistributedDataParallel."""
-    forward, found = model.forward, []
+    """Call the model inside its own call, as Lightning does for DistributedDataParallel."""
+    forward, outputs = model.forward, []
 
     def step(inputs: Tensor) -> Tensor:
         model.forward = forward
-        found.append(model(inputs))
-        return found[0].sum()
+        outputs.append(model(inputs))
+        return outputs[0].sum()
 
     model.forward = step
     model(inputs)
-    return found[0]
+    return outputs[0]
 
 
-def test_a_training_step_in_the_place_of_the_forward_pass() -> None:
+def test_a_training_step_as_the_forward_pass() -> None:
     inside = both_ways(network(dropout=0.2), forward=step_as_forward)
     plain = both_ways(network(dropout=0.2))
     for ours, theirs in zip(inside, plain, strict=True):
@@ -161,7 +161,7 @@ def test_exact_measurements_between_epochs_change_nothing() -> None:
     assert [row["samples"] for row in monitor.history.rows] == [60] * 6
 
 
-def test_copies_and_files_of_a_watched_model_are_not_watched() -> None:
+def test_copies_and_files_of_a_watched_model_have_no_hooks() -> None:
     model = network()
     with nclab.Monitor(model, preset="full") as monitor:
         for inputs, labels in monitor.watch(batches()):
@@ -199,7 +199,7 @@ def test_compiled_models_are_measured_but_not_watched(
 
 
 class BodyAndHead(nn.Module):
-    """A network whose body may be compiled while its classifier is not."""
+    """A network whose body, not its classifier, may be compiled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -212,8 +212,8 @@ class BodyAndHead(nn.Module):
 
 
 @pytest.mark.parametrize("in_place", [True, False])
-def test_what_comes_before_the_classifier_may_be_compiled(in_place: bool) -> None:
-    """As the message advises: the same weights, the same measurement, and `measure` as well."""
+def test_the_layers_before_the_classifier_may_be_compiled(in_place: bool) -> None:
+    """Follow the advice of the error: weights and measurements are unchanged."""
     expected = nclab.Monitor(BodyAndHead())
     plain = train(expected.model, expected)
     models = [BodyAndHead(), BodyAndHead()]
@@ -235,7 +235,7 @@ def test_what_comes_before_the_classifier_may_be_compiled(in_place: bool) -> Non
     assert monitor.measure(batches()).last.cdnv == pytest.approx(exact.cdnv, rel=1e-9)
 
 
-def test_a_compiled_training_step_is_noticed() -> None:
+def test_a_compiled_training_step_raises() -> None:
     model = network()
     step = torch.compile(lambda module, inputs: module(inputs), backend="eager")
     with (

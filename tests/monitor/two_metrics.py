@@ -1,4 +1,4 @@
-"""One of two processes whose torchmetrics are computed together; prints what it found as JSON."""
+"""One of two processes that compute torchmetrics together; prints the results as JSON."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ CLASSES, DIM = 3, 5
 
 
 def cloud() -> tuple[Tensor, Tensor]:
-    """Features far from the origin, with labels."""
+    """Return features far from the origin, with labels."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randperm(90, generator=generator) % CLASSES
     centres = torch.randn(CLASSES, DIM, generator=generator)
@@ -20,26 +20,26 @@ def cloud() -> tuple[Tensor, Tensor]:
 
 
 def parts() -> list[tuple[Tensor, Tensor]]:
-    """What each process reads: of different sizes, the second without class 0."""
+    """Return the data of each process: of different sizes, the second without class 0."""
     features, labels = cloud()
     second = (labels > 0) & (torch.arange(90) % 3 == 0)
     return [(features[~second], labels[~second]), (features[second], labels[second])]
 
 
 def main(rank: int, meeting: str) -> dict[str, Any]:
-    """Compute together, and alone afterwards."""
+    """Compute together, then each process alone."""
     from nclab.monitor.torchmetrics import NeuralCollapse
 
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     metric = NeuralCollapse(CLASSES, DIM).to(torch.float32)
     features, labels = parts()[rank]
-    for rows, own in zip(features.split(9), labels.split(9), strict=True):
-        metric.update(rows, own)
+    for rows, classes in zip(features.split(9), labels.split(9), strict=True):
+        metric.update(rows, classes)
     together = {name: float(value) for name, value in metric.compute().items()}
     counts = metric.collapse().counts.tolist()
     dist.destroy_process_group()
     alone = NeuralCollapse(CLASSES, DIM)
-    alone.merge_state(metric)  # what is local stays local
+    alone.merge_state(metric)  # local sums stay local
     return {
         "together": together,
         "counts": counts,

@@ -1,4 +1,4 @@
-"""One of two processes that train and measure together; prints what it found as JSON."""
+"""One of two processes that train and measure together; prints the results as JSON."""
 
 import json
 import sys
@@ -17,19 +17,19 @@ Batches = list[tuple[Tensor, Tensor]]
 
 
 def parts() -> list[Batches]:
-    """What each process reads: of different sizes, the second without class 0."""
+    """Return the data of each process: of different sizes, the second without class 0."""
     loader = [(inputs.double(), labels) for inputs, labels in batches()]
-    rest = [(inputs[labels > 0], labels[labels > 0]) for inputs, labels in loader[4:]]
-    return [loader[:4], rest]
+    without_first = [(inputs[labels > 0], labels[labels > 0]) for inputs, labels in loader[4:]]
+    return [loader[:4], without_first]
 
 
 def resting() -> nn.Module:
-    """A model whose features do not depend on how the data are cut into batches."""
+    """Return a model whose features do not depend on the batches."""
     return network(norm=False).double()
 
 
 def trained(model: nn.Module, monitor: nclab.Monitor | None, loader: Batches) -> list[Tensor]:
-    """The weights after two epochs of distributed training."""
+    """Train for two epochs on two processes; return the weights."""
     parallel = DistributedDataParallel(model)
     optimiser = torch.optim.SGD(parallel.parameters(), lr=0.1)
     for _ in range(2):
@@ -41,7 +41,7 @@ def trained(model: nn.Module, monitor: nclab.Monitor | None, loader: Batches) ->
 
 
 def main(rank: int, meeting: str) -> dict[str, Any]:
-    """Train with and without the monitor, then measure at rest in both ways."""
+    """Train with and without the monitor, then measure constant weights in both ways."""
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     model, loader = network(dropout=0.2), batches()[rank::2]
     torch.manual_seed(rank)
@@ -52,19 +52,19 @@ def main(rank: int, meeting: str) -> dict[str, Any]:
         ours = trained(model, monitor, loader)
     same = all(torch.equal(a, b) for a, b in zip(plain, ours, strict=True))
 
-    still, own = resting(), parts()[rank]
+    still, loader = resting(), parts()[rank]
     with nclab.Monitor(still, preset="full") as monitor:
-        for inputs, _ in monitor.watch(own):
+        for inputs, _ in monitor.watch(loader):
             still(inputs)
         assert monitor.last is not None
         estimate = [collapse.to_dict() for collapse in monitor.last.layers]
-        report = monitor.measure(own)
+        report = monitor.measure(loader)
         exact = [collapse.to_dict() for collapse in report.layers]
-        other = [(inputs + 0.3, labels) for inputs, labels in own]
+        other = [(inputs + 0.3, labels) for inputs, labels in loader]
         test = monitor.measure(other, split="test", reference=report)
         held_out = [collapse.to_dict() for collapse in test.layers]
         try:
-            monitor.measure(own if rank == 0 else [])
+            monitor.measure(loader if rank == 0 else [])
             refused = ""
         except nclab.DataError as error:
             refused = str(error)

@@ -1,61 +1,52 @@
-"""CollapseCallback: the monitor inside a Lightning trainer."""
+"""Lightning callbacks: CollapseCallback, the monitor in a trainer, and CollapseProbe."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from nclab.errors import MissingExtra, ModelError, NclabError
+from nclab.errors import DataError, MissingExtra, ModelError, NclabError
 from nclab.features.labels import LabelChoice
+from nclab.measurement.collapse import Collapse
 from nclab.monitor.event import Event, chosen_metrics
 from nclab.monitor.loaders import Exact, as_splits, labels_of
 from nclab.monitor.monitor import Monitor, measure_splits
+from nclab.monitor.online_probe import OnlineProbe
 from nclab.monitor.schedule import Schedule, as_schedule
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
 except ImportError as error:
-    raise MissingExtra("The callback", package="lightning") from error
-
-
-from torch import Tensor
-
-from nclab.errors import DataError, MissingExtra
-from nclab.measurement.collapse import Collapse
-from nclab.monitor.online_probe import OnlineProbe
-
-try:
-    from lightning.pytorch import Callback, LightningModule, Trainer
-except ImportError as error:
-    raise MissingExtra("The probe", package="lightning") from error
+    raise MissingExtra("The Lightning callback", package="lightning") from error
 
 LOADERS = ("train", "val")
+"""Loaders of a trainer that can be measured exactly by name."""
 
 
 class CollapseCallback(Callback):
-    """Watches collapse during `Trainer.fit` and never changes the training.
+    """Measures collapse during `Trainer.fit` and never changes the training.
 
-    What is watched are the training batches; sanity checks and validation do not count. Values
-    appear as `nc/<layer>/<metric>` in `trainer.callback_metrics`, where early stopping and
-    checkpoints can follow them, and in the trainer's loggers. `callback.monitor` has the history
-    and the alarms. The state is part of the trainer's checkpoints.
+    The callback reads the training batches, not sanity checks or validation. Values appear as
+    `nc/<layer>/<metric>` in `trainer.callback_metrics`, where early stopping and checkpoints can
+    monitor them, and in the trainer's loggers. `callback.monitor` has the history and the alarms.
+    The state is part of the trainer's checkpoints.
 
     Args:
         every: epochs between measurements; "500 steps", "log epochs"; or a schedule. Steps are
-            those of the optimiser.
+            optimiser steps.
         layers, preset: as for `nclab.Monitor`.
         model: name of the module that is trained as a classifier, such as "net", if that is not
-            the LightningModule; found by itself where `forward` is not defined.
-        labels: takes the labels from a batch that is neither (inputs, labels) nor a mapping; or
-            "next" and "given" as for `nclab.Monitor`.
-        exact: measure exactly at the end of due epochs, instead of watching: over the "train" or
-            "val" loader, a loader of your own, or several of them, as in ("train", "val") or
-            {"train": "train", "test": loader}; the others are compared with the class means of
-            "train".
-        metrics: names of those that appear in the trainer; all by default.
-        options: those of `nclab.Monitor`: `alarms`, `sinks`, `classifier`, `pool`,
+            the LightningModule; found automatically if `forward` is not defined.
+        labels: function that returns the labels of a batch that is neither (inputs, labels) nor a
+            mapping; or "next" and "given" as for `nclab.Monitor`.
+        exact: data to measure exactly at the end of due epochs, instead of reading training
+            batches: the "train" or "val" loader, another loader, or several of them, as in
+            ("train", "val") or {"train": "train", "test": loader}. The other data are compared
+            with the class means of "train".
+        metrics: names of the metrics that appear in the trainer; all by default.
+        options: other options of `nclab.Monitor`: `alarms`, `sinks`, `classifier`, `pool`,
             `ignore_index`, `min_count`, `rows`, `class_names`.
     """
 
@@ -84,29 +75,29 @@ class CollapseCallback(Callback):
         self._exact = as_splits(exact, LOADERS)
         self._state: Mapping[str, Any] | None = None
         self._unlogged: list[Event] = []
-        # Refuse wrong options now; a module without parameters draws no random numbers.
+        # Raise on wrong options now; a module without parameters draws no random numbers.
         Monitor(nn.Identity(), self.schedule, **self._options)
 
     @property
     def monitor(self) -> Monitor:
-        """What watches the training, or has watched the last one."""
+        """Monitor of the current training, or of the last one."""
         if self._monitor is None:
             raise NclabError("Expected a training first, got none. Train with this callback.")
         return self._monitor
 
     @property
     def state_key(self) -> str:
-        """Under which checkpoints keep the state; two callbacks of one trainer have two."""
+        """Key of the state in checkpoints; it differs between two callbacks of one trainer."""
         if not self._exact and self._model is None:
             return super().state_key
         return self._generate_state_key(exact=sorted(self._exact), model=self._model)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin to watch, or go on where a checkpoint stood."""
+        """Create the monitor; continue from the state of a checkpoint if there is one."""
         if getattr(pl_module, "_compiler_ctx", None) is not None and not self._exact:
             raise ModelError(
-                "Expected a LightningModule that is not compiled, since compiled code runs around "
-                "hooks. Fit the plain module, or pass exact='train'."
+                "Expected a LightningModule that is not compiled, got a compiled one, which does "
+                "not run hooks. Fit the plain module, or pass exact='train'."
             )
         model = _trained(pl_module, self._model)
         self._monitor = Monitor(model, self.schedule, **self._options)
@@ -114,21 +105,21 @@ class CollapseCallback(Callback):
             self._monitor.total_epochs = trainer.max_epochs
         if self._state is not None:
             state, self._state = self._state, None
-            if trainer.global_rank > 0:  # the sums in a checkpoint are those of the first process
+            if trainer.global_rank > 0:  # a checkpoint has the sums of the first process only
                 state = {**state, "running": {"layers": {}}}
             self.monitor.load_state_dict(state)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """An epoch begins."""
+        """Start an epoch of the monitor."""
         length = trainer.num_training_batches
         self.monitor.epoch_begin(batches=length if isinstance(length, int) else None)
-        steps = trainer.estimated_stepping_batches  # of the optimiser, as the monitor counts here
+        steps = trainer.estimated_stepping_batches  # optimiser steps, which the monitor counts
         self.monitor.total_steps = int(steps) if 0 < steps < math.inf else None
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Hand the labels over."""
+        """Pass the labels of the batch to the monitor."""
         if not self._exact and self.monitor.watching:
             monitor = self.monitor
             labels, mask = labels_of(
@@ -139,7 +130,7 @@ class CollapseCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count the step; the last batch of an epoch also ends it, before any validation."""
+        """Count the step; after the last batch of an epoch, end the epoch before validation."""
         monitor = self.monitor
         if self._exact:
             monitor.steps = trainer.global_step
@@ -149,7 +140,7 @@ class CollapseCallback(Callback):
             monitor.step(trainer.global_step)
         except ModelError as error:
             raise ModelError(
-                f"{error} If training_step calls a module of its own, pass its name, as in "
+                f"{error} If training_step calls a submodule instead, pass its name, as in "
                 f"model={self._model or 'net'!r}."
             ) from error
         if monitor.last is not before and monitor.last is not None:
@@ -160,35 +151,35 @@ class CollapseCallback(Callback):
             self._end_epoch(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log what the epoch has shown."""
+        """Log the values of the epoch."""
         self._end_epoch(trainer)
         events, self._unlogged = self._unlogged, []
         for event in events:
-            several = trainer.world_size > 1  # all have the same number, but Lightning asks
+            several = trainer.world_size > 1  # Lightning asks for this although all values agree
             pl_module.log_dict(event.scalars(self.metrics), batch_size=1, sync_dist=several)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take the hooks off and close the sinks."""
+        """Remove the hooks and close the sinks."""
         self.monitor.close()
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        """The same after an error."""
+        """Remove the hooks and close the sinks after an error."""
         if self._monitor is not None:
             self._monitor.close(exception)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps: plain values and tensors."""
+        """Return the monitor's state for a checkpoint: plain values and tensors."""
         return {} if self._monitor is None else self._monitor.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there, once training starts."""
+        """Keep the state of a checkpoint until training starts."""
         self._state = state_dict
 
     def _end_epoch(self, trainer: Trainer) -> None:
         monitor, epoch = self.monitor, trainer.current_epoch + 1
-        if monitor.epochs >= epoch:  # ended with its last batch
+        if monitor.epochs >= epoch:  # the epoch ended with its last batch
             return
         before = monitor.last
         events: list[Event | None] = []
@@ -198,7 +189,8 @@ class CollapseCallback(Callback):
         else:
             monitor.epochs = epoch
             due = self.schedule.due(epoch)
-            loaders = {s: _loader(trainer, one) for s, one in self._exact.items()} if due else {}
+            splits = self._exact.items() if due else ()
+            loaders = {split: _loader(trainer, data) for split, data in splits}
             events += measure_splits(monitor, loaders)
         for event in filter(None, events):
             self._unlogged.append(event)
@@ -206,7 +198,7 @@ class CollapseCallback(Callback):
 
 
 def publish(trainer: Trainer, event: Event, metrics: Collection[str] | None = None) -> None:
-    """Put the scalars where other callbacks look for them."""
+    """Add the scalars to `trainer.callback_metrics`, which other callbacks read."""
     device, scalars = trainer.strategy.root_device, event.scalars(metrics)
     trainer.callback_metrics.update(
         {name: torch.tensor(value, device=device) for name, value in scalars.items()}
@@ -214,7 +206,7 @@ def publish(trainer: Trainer, event: Event, metrics: Collection[str] | None = No
 
 
 def _trained(module: LightningModule, name: str | None) -> nn.Module:
-    """The module whose forward pass is that of a training step."""
+    """Return the module whose forward pass a training step calls."""
     if name is not None:
         try:
             return module.get_submodule(name)
@@ -226,7 +218,9 @@ def _trained(module: LightningModule, name: str | None) -> nn.Module:
     if type(module).forward is not LightningModule.forward:
         return module
     children = {
-        child: own for child, own in module.named_children() if any(True for _ in own.parameters())
+        name: child
+        for name, child in module.named_children()
+        if next(child.parameters(), None) is not None
     }
     if len(children) == 1:
         return next(iter(children.values()))
@@ -243,24 +237,25 @@ def _loader(trainer: Trainer, exact: str | Iterable[Any]) -> Iterable[Any]:
     if isinstance(loader, (list, tuple)) and len(loader) == 1:
         loader = loader[0]
     if loader is None or isinstance(loader, (list, tuple, dict)):
-        what = "none" if loader is None else f"{len(loader)} of them"
-        raise NclabError(f"Expected one {exact} loader, got {what}. Pass exact= a loader.")
+        count = "none" if loader is None else f"{len(loader)} loaders"
+        raise NclabError(f"Expected one {exact} loader, got {count}. Pass exact= a loader.")
     return loader
 
 
 class CollapseProbe(Callback):
     """Trains a linear probe on features of the training step and logs their collapse each epoch.
 
-    `training_step` and `validation_step` return a mapping; `input` and `target` are the names of
-    features (B, d) and labels (B,) in it, or in the batch. The training itself is not changed.
-    Values are logged as `nc/<name>/<metric>`, of validation data as `nc/val/<name>/<metric>`.
+    The interface follows stable-pretraining: `training_step` and `validation_step` return a
+    mapping; `input` and `target` are the keys of features (B, d) and labels (B,) in this mapping or
+    in the batch. The training is not changed. Values are logged as `nc/<name>/<metric>`, those of
+    validation data as `nc/val/<name>/<metric>`.
 
     Args:
-        name: of the features, and of this probe among others.
-        input, target: where features and labels are.
-        num_classes: of the labels.
-        metrics: names of those that are logged; all by default.
-        options: `rate` and `momentum` of `nclab.monitor.online_probe.OnlineProbe`.
+        name: name of the features, unique among the probes of a trainer.
+        input, target: keys of features and labels.
+        num_classes: number of classes.
+        metrics: names of the metrics that are logged; all by default.
+        options: `rate` and `momentum` of `nclab.monitor.OnlineProbe`.
     """
 
     def __init__(
@@ -278,21 +273,21 @@ class CollapseProbe(Callback):
         self.input, self.target = input, target
         self.metrics = chosen_metrics(metrics)
         self.last: Collapse | None = None
-        """Of the last epoch of training."""
+        """Measurement of the last training epoch."""
 
     @property
     def state_key(self) -> str:
-        """Two probes of one trainer have two states."""
+        """Key of the state in checkpoints; it differs between two probes of one trainer."""
         return self._generate_state_key(name=self.probe.name, input=self.input)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """A step of the probe."""
-        self.probe.update(*self._found(outputs, batch))
+        """Take a step of the probe."""
+        self.probe.update(*self._features_and_labels(outputs, batch))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log the epoch, and begin the next."""
+        """Log the epoch and reset the statistics."""
         self.last = self._log(self.probe, pl_module, "nc")
 
     def on_validation_batch_end(
@@ -304,22 +299,22 @@ class CollapseProbe(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Look at held-out data with the probe as it is."""
+        """Measure held-out data with the current probe."""
         if not trainer.sanity_checking and self.probe.weight is not None:
-            self.validation.weight, self.validation.bias = self.probe.weight, self.probe.bias
-            self.validation.watch(*self._found(outputs, batch))
+            self.validation.load_state_dict(self.probe.state_dict())
+            self.validation.watch(*self._features_and_labels(outputs, batch))
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log what was seen of them."""
+        """Log the measurement of the held-out data."""
         if self.validation.seen:
             self._log(self.validation, pl_module, "nc/val")
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Return the probe's state for a checkpoint."""
         return self.probe.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue with the probe of a checkpoint."""
         self.probe.load_state_dict(state_dict)
 
     def _log(self, probe: OnlineProbe, module: LightningModule, prefix: str) -> Collapse:
@@ -333,15 +328,16 @@ class CollapseProbe(Callback):
         module.log_dict(scalars, batch_size=1)
         return collapse
 
-    def _found(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
-        places = [one for one in (outputs, batch) if isinstance(one, Mapping)]
-        found = []
+    def _features_and_labels(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
+        mappings = [mapping for mapping in (outputs, batch) if isinstance(mapping, Mapping)]
+        tensors = []
         for name in (self.input, self.target):
-            value = next((one[name] for one in places if name in one), None)
+            value = next((mapping[name] for mapping in mappings if name in mapping), None)
             if not isinstance(value, Tensor):
-                known = ", ".join(str(key) for one in places for key in one) or "no mapping"
+                keys = ", ".join(str(key) for mapping in mappings for key in mapping)
                 raise DataError(
-                    f"Expected {name!r} in what training_step returns or in the batch, got {known}."
+                    f"Expected {name!r} in the result of training_step or in the batch, got "
+                    f"{keys or 'no mapping'}."
                 )
-            found.append(value)
-        return found[0], found[1]
+            tensors.append(value)
+        return tensors[0], tensors[1]

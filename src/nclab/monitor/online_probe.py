@@ -1,7 +1,7 @@
-"""OnlineProbe: a linear classifier trained on features beside any training, and their collapse.
+"""OnlineProbe: a linear classifier trained on features during any training, and their collapse.
 
-For networks without a classifier, as in self-supervised training: the features are detached, so
-that the training never feels the probe, and it draws no random numbers.
+A probe serves networks without a classifier, as in self-supervised training. Features are detached
+and the probe draws no random numbers, so the training is not changed.
 """
 
 from typing import Any
@@ -17,22 +17,22 @@ from nclab.statistics import ClassMoments, LogitStatistics
 
 REASONS = {
     "second pass": "a probe sees each feature once; use nclab.measure_features",
-    "scatter": "the d x d scatter is left out beyond 4096 dimensions",
+    "scatter": "the d x d scatter is not kept beyond 4096 dimensions",
 }
 
 
 class OnlineProbe:
-    """Logistic regression on a stream of features, by SGD, with what it reads measured.
+    """Logistic regression by SGD on a stream of features, and the collapse of these features.
 
     `update(features, labels)` takes a step of the probe and adds the batch to the statistics;
-    `watch(...)` only adds it. `compute()` gives the `Collapse` of all batches since `reset()`, with
-    the probe as its classifier.
+    `watch(...)` only adds the batch. `compute()` returns the `Collapse` of all batches since
+    `reset()`, with the probe as the classifier.
 
     Args:
-        num_classes: of the labels, which are used for nothing else.
-        name: of the features, in tables and loggers.
-        rate, momentum: of the probe's SGD, which begins at zero; features are divided by their
-            typical norm first, so that the rate fits any network.
+        num_classes: number of classes.
+        name: name of the features in tables and loggers.
+        rate, momentum: learning rate and momentum of the probe's SGD, which starts at zero weights;
+            features are divided by their typical norm first, so that the rate fits any network.
 
     >>> probe = OnlineProbe(2, name="embedding")
     >>> features, labels = torch.tensor([[2.0, 0.0], [-2.0, 0.0]]), torch.tensor([0, 1])
@@ -55,34 +55,34 @@ class OnlineProbe:
         self.num_classes, self.name = num_classes, name
         self.rate, self.momentum = rate, momentum
         self.weight: Tensor | None = None
-        """(C, d) of the probe, there from the first batch on."""
+        """(C, d) weight of the probe; None before the first batch."""
         self.bias: Tensor | None = None
         self._velocity: list[Tensor] = []
         self._norm = 0.0
         self.reset()
 
     def reset(self) -> None:
-        """Begin new statistics, as for another epoch; the probe stays as it is."""
+        """Clear the statistics, as for another epoch, but keep the probe."""
         self._moments: ClassMoments | None = None
         self._logits: LogitStatistics | None = None
 
     @property
     def seen(self) -> int:
-        """Samples since the last reset."""
+        """Number of samples since the last reset."""
         return 0 if self._moments is None else self._moments.total
 
     def update(self, features: Tensor, labels: Tensor) -> None:
-        """One step of the probe, of the logits before it, and the statistics of the batch."""
+        """Add the batch, with the current probe's logits, to the statistics; then take a step."""
         rows, classes = self._checked(features, labels)
         logits = self._add(rows, classes)
         self._step(rows, classes, logits)
 
     def watch(self, features: Tensor, labels: Tensor) -> None:
-        """The statistics alone, as of validation data."""
+        """Add a batch to the statistics without a step, as for validation data."""
         self._add(*self._checked(features, labels))
 
     def compute(self) -> Collapse:
-        """What was seen since the last reset, with the probe as it is now."""
+        """Return the collapse of all samples since the last reset, with the current probe."""
         if self._moments is None or int((self._moments.counts > 0).sum()) < 2:
             raise DataError("Expected features of two classes or more, got fewer. Update first.")
         return gather(
@@ -95,11 +95,11 @@ class OnlineProbe:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The probe, without the statistics of an unfinished epoch."""
+        """Return the probe, without the statistics of an unfinished epoch."""
         return {"weight": self.weight, "bias": self.bias, "norm": self._norm, "v": self._velocity}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on with another's."""
+        """Continue with the probe of a state."""
         self.weight, self.bias = state["weight"], state["bias"]
         self._norm, self._velocity = state["norm"], list(state["v"])
 
@@ -111,8 +111,8 @@ class OnlineProbe:
                 f"{tuple(labels.shape)}. Pool the features first."
             )
         if self.weight is not None and rows.shape[1] != self.weight.shape[1]:
-            wanted = self.weight.shape[1]
-            raise DataError(f"Expected features of dimension {wanted}, got {rows.shape[1]}.")
+            dim = self.weight.shape[1]
+            raise DataError(f"Expected features of dimension {dim}, got {rows.shape[1]}.")
         finite = rows.isfinite().all(1)
         return rows[finite], classes[finite].long()
 
@@ -140,13 +140,13 @@ class OnlineProbe:
         typical = float(rows.square().sum(1).mean())
         self._norm = typical if self._norm == 0 else 0.99 * self._norm + 0.01 * typical
         onehot = nn.functional.one_hot(classes, self.num_classes).double()
-        rest = (logits.softmax(1) - onehot) / len(rows)  # (B, C)
+        residual = (logits.softmax(1) - onehot) / len(rows)  # (B, C)
         scale = max(self._norm, 1e-300)
-        for own, velocity, gradient in zip(
+        for parameter, velocity, gradient in zip(
             (self.weight, self.bias),
             self._velocity,
-            (rest.T @ rows / scale, rest.sum(0)),
+            (residual.T @ rows / scale, residual.sum(0)),
             strict=True,
         ):
             velocity.mul_(self.momentum).add_(gradient)
-            own.sub_(velocity, alpha=self.rate)
+            parameter.sub_(velocity, alpha=self.rate)

@@ -1,4 +1,4 @@
-"""NeuralCollapse: the moments of one layer as a torchmetrics Metric, for loops that use those."""
+"""NeuralCollapse: the metrics of one layer as a torchmetrics Metric."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ from nclab.statistics.checks import IGNORE_INDEX, check_sizes
 try:
     from torchmetrics import Metric
 except ImportError as error:
-    raise MissingExtra("The metric", package="torchmetrics") from error
+    raise MissingExtra("The torchmetrics metric", package="torchmetrics") from error
 
 REASONS = {
     "second pass": "a metric sees each feature once; use nclab.measure_features",
-    "scatter": "the d x d scatter is left out; pass scatter=True",
+    "scatter": "the d x d scatter is not kept; pass scatter=True",
     "weight": "no classifier weights were given; pass them to collapse(weight, bias)",
 }
 NO_LOGITS = "a metric of features sees no logits"
@@ -32,7 +32,7 @@ NO_LOGITS = "a metric of features sees no logits"
 
 @dataclass(frozen=True)
 class Layout:
-    """Moments as one row of float64 numbers, which processes exchange and merge as a whole.
+    """Layout of moments as one row of float64 numbers, which processes exchange and merge.
 
     >>> layout = Layout(num_classes=2, dim=2, scatter=False, ignore_index=None)
     >>> rows = torch.zeros(2, layout.size, dtype=torch.float64)
@@ -49,7 +49,7 @@ class Layout:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """What the row holds, in order."""
+        """Shape of each part of the row, in order."""
         classes, dim = self.num_classes, self.dim
         shapes: dict[str, tuple[int, ...]] = {
             "seen": (2,),
@@ -64,11 +64,11 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Numbers in the row."""
+        """Length of the row."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     def views(self, row: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """The parts of a row by name, sharing its memory."""
+        """Yield the parts of a row by name, sharing its memory."""
         start = 0
         for name, shape in self.shapes.items():
             stop = start + math.prod(shape)
@@ -76,7 +76,7 @@ class Layout:
             start = stop
 
     def moments(self, row: Tensor) -> ClassMoments:
-        """The moments a row holds; what they add to their sums is added to the row."""
+        """Return the moments in a row; their sums share its memory, so updates change the row."""
         parts = dict(self.views(row))
         seen = parts.pop("seen").tolist()
         parts |= {name: parts[name].long() for name in ("count", "zeros")}
@@ -92,7 +92,7 @@ class Layout:
         self._write(row, moments, {"count": moments.counts, "zeros": moments.zero_counts})
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """One row of what (processes, size) rows hold, merged as `ClassMoments.merge` does."""
+        """Merge (processes, size) rows into one row, as `ClassMoments.merge` does."""
         total = self.moments(rows[0])
         for row in rows[1:]:
             total.merge(self.moments(row))
@@ -103,7 +103,7 @@ class Layout:
     def _write(self, row: Tensor, moments: ClassMoments, state: Mapping[str, Tensor]) -> None:
         for name, view in self.views(row):
             if name == "seen":
-                # The rounding unit, a power of two far below 1, is what follows the point.
+                # The fraction stores the rounding unit, a power of two far below 1.
                 view[0], view[1] = moments.ignored + moments.unit, moments.rows_seen
             elif name in state:
                 view.copy_(state[name])
@@ -112,17 +112,18 @@ class Layout:
 class NeuralCollapse(Metric):
     """Every one-pass metric of a layer's features, as a dict of float64 scalars.
 
-    `update(features, labels)` with features (B, d); `compute()` gives `min_intra`,
-    `nc1_trace_ratio`, `cdnv` and so on, with `layer=` named `nc/<layer>/<metric>`. Under
-    torch.distributed the moments of all processes are merged exactly. The state is float64 and
-    stays it, whatever is done to the dtype of the model around it. Classes without samples are
-    left out; a value that is not defined, as with fewer than two classes, is nan.
+    `update` takes features (B, d) and labels; `compute()` returns `min_intra`, `nc1_trace_ratio`,
+    `cdnv` and so on, named `nc/<layer>/<metric>` if `layer` is given. Under torch.distributed the
+    moments of all processes are merged exactly. The state stays float64 when the dtype of the
+    surrounding model changes. Classes without samples are skipped; an undefined value, as with
+    fewer than two classes, is nan.
 
     Args:
-        layer: the name of the layer, for the names of the results.
-        scatter: keep the d x d scatter, which `nc1_trace_pinv` needs; by default up to d = 4096.
+        layer: name of the layer, for the names of the results.
+        scatter: whether to keep the d x d scatter, which `nc1_trace_pinv` needs; by default up to
+            d = 4096.
         ignore_index: label of rows to skip.
-        kwargs: what every torchmetrics Metric selection, such as `sync_on_compute`.
+        kwargs: options of every torchmetrics Metric, such as `sync_on_compute`.
 
     >>> metric = NeuralCollapse(num_classes=2, dim=2)
     >>> metric.update(torch.tensor([[1.0, 0.0], [3.0, 0.0]]), torch.tensor([0, 0]))
@@ -156,7 +157,7 @@ class NeuralCollapse(Metric):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The metrics that one pass over features gives."""
+        """Names of the metrics that one pass over features gives."""
         given = ("features", "scatter") if self.layout.scatter else ("features",)
         return tuple(
             metric.name for metric in (*METRICS, *plugin_metrics()) if metric.needs in given
@@ -170,19 +171,19 @@ class NeuralCollapse(Metric):
             self.layout.update(self.sums, features, labels)
 
     def compute(self) -> dict[str, Tensor]:
-        """The metrics of all that was seen."""
+        """Return the metrics of all batches."""
         present = int((self.layout.moments(self.sums).counts > 0).sum())
         scalars = self._collapse(None, None).scalars() if present >= 2 else {}
-        found = {name: value for name, value in scalars.items() if value is not None}
+        defined = {name: value for name, value in scalars.items() if value is not None}
         prefix = "" if self.layer is None else f"nc/{self.layer}/"
         made = self.sums.new_tensor
-        return {prefix + name: made(found.get(name, math.nan)) for name in self.names}
+        return {prefix + name: made(defined.get(name, math.nan)) for name in self.names}
 
     def collapse(self, weight: Any = None, bias: Any = None) -> Collapse:
-        """The whole measurement, with the arrays behind the scalars.
+        """Return the measurement with all its arrays.
 
-        `weight` (C, d) and `bias` (C,) of the classifier add what compares it with the class
-        means. Under torch.distributed all processes must call it.
+        `weight` (C, d) and `bias` (C,) of the classifier add the metrics that compare the
+        classifier with the class means. Under torch.distributed all processes must call this.
         """
         with self.sync_context(should_sync=self._to_sync, should_unsync=self._should_unsync):
             return self._collapse(weight, bias)
@@ -199,7 +200,7 @@ class NeuralCollapse(Metric):
         return stream.collapse(REASONS | {"weight": NO_LOGITS}, head=head)
 
     def _apply(self, fn: Callable[..., Any], exclude_state: Sequence[str] = ()) -> nn.Module:
-        # `.to(torch.float32)` of a model around it would round the sums: they only change device.
+        # `.to(torch.float32)` of a surrounding model would round the sums: change the device only.
         this = super()._apply(fn, exclude_state=(*exclude_state, "sums"))
         device = device_with_float64(self.device)
         self.sums = self.sums.to(device)

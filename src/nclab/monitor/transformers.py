@@ -1,4 +1,4 @@
-"""CollapseCallback: the monitor inside a Hugging Face Trainer of a classifier."""
+"""CollapseCallback: the monitor in a Hugging Face Trainer."""
 
 import math
 import warnings
@@ -24,32 +24,33 @@ try:
     from transformers import TrainerState as State
     from transformers import TrainingArguments as Args
 except ImportError as error:
-    raise MissingExtra("The callback", package="transformers") from error
+    raise MissingExtra("The Transformers callback", package="transformers") from error
 
 DATA = ("train", "eval")
+"""Data of a trainer that can be measured exactly by name."""
 STATE_FILE = "nclab_monitor.safetensors"
-"""In each checkpoint folder, beside the trainer's own files."""
+"""File with the monitor's state in each checkpoint folder."""
 
 
 class CollapseCallback(TrainerCallback):
-    """Watches collapse during `Trainer.train()` and never changes the training.
+    """Measures collapse during `Trainer.train()` and never changes the training.
 
-    The trainer shows its callbacks no batches: the labels are found in what the model is called
-    with. Values appear as `nc/<layer>/<metric>` in `trainer.state.log_history`, and with
+    The trainer passes no batches to callbacks, so the labels are read from the arguments of the
+    model. Values appear as `nc/<layer>/<metric>` in `trainer.state.log_history`, and with
     `attach(trainer)` also in the loggers of `report_to`. `callback.monitor` has the history and
-    the alarms. Checkpoints carry its state in a file of their own.
+    the alarms. Each checkpoint stores the state in a separate file.
 
     Args:
         every: epochs between measurements; "500 steps", "log epochs"; or a schedule.
         layers, preset: as for `nclab.Monitor`.
-        exact: measure exactly at the end of due epochs, instead of watching: over the "train" or
-            "eval" data of the trainer, a loader of your own, or several of them, as in
-            ("train", "eval"); the others are compared with the class means of "train". Without
-            `attach`, "eval" data are known once the trainer has evaluated: the first epoch is then
-            measured right after its evaluation.
-        metrics: names of those that are logged; all by default.
-        options: those of `nclab.Monitor`: `alarms`, `sinks`, `classifier`, `pool`, `labels`,
-            `ignore_index`, `min_count`, `rows`, `class_names`.
+        exact: data to measure exactly at the end of due epochs, instead of reading training
+            batches: the "train" or "eval" data of the trainer, a loader, or several of them, as in
+            ("train", "eval"). The other data are compared with the class means of "train". Without
+            `attach`, "eval" data are known only after the trainer has evaluated: the first epoch is
+            then measured right after its evaluation.
+        metrics: names of the metrics that are logged; all by default.
+        options: other options of `nclab.Monitor`: `alarms`, `sinks`, `classifier`, `pool`,
+            `labels`, `ignore_index`, `min_count`, `rows`, `class_names`.
     """
 
     def __init__(
@@ -68,32 +69,32 @@ class CollapseCallback(TrainerCallback):
             raise NclabError("Expected epochs in every= together with exact=, got steps.")
         self._exact = as_splits(exact, DATA)
         self._loaders: dict[str, Iterable[Any]] = {}
-        self._waiting = False  # for an evaluation, which shows its data
+        self._waiting = False  # for an evaluation, which gives access to its data
         self._monitor: Monitor | None = None
         self._options = {"layers": layers, "preset": preset, **options}
         self._trainer: Any = None
-        # Refuse wrong options now; a module without parameters draws no random numbers.
+        # Raise on wrong options now; a module without parameters draws no random numbers.
         Monitor(nn.Identity(), self.schedule, **self._options)
 
     @property
     def monitor(self) -> Monitor:
-        """What watches the training, or has watched the last one."""
+        """Monitor of the current training, or of the last one."""
         if self._monitor is None:
             raise NclabError("Expected a training first, got none. Train with this callback.")
         return self._monitor
 
     def attach(self, trainer: Any) -> Self:
-        """Add this callback to a trainer, and log through it."""
+        """Add this callback to a trainer and log through the trainer."""
         trainer.add_callback(self)
         self._trainer = trainer
         return self
 
     def on_train_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """Begin to watch, or go on where the checkpoint stood."""
+        """Create the monitor; continue from the state of the checkpoint if there is one."""
         if self._monitor is not None:
-            self._monitor.close()  # of a training that ended in an error
+            self._monitor.close()  # the last training ended in an error
         if not self._exact:
-            _refuse(args)
+            _check_arguments(args)
         elif (
             "eval" in self._exact.values() and self._trainer is None and args.eval_strategy == "no"
         ):
@@ -105,27 +106,27 @@ class CollapseCallback(TrainerCallback):
         self._waiting = False
         self._monitor = Monitor(kwargs["model"], self.schedule, **self._options)
         if state.global_step:
-            self._go_on(args, state)
+            self._load_checkpoint(args, state)
 
     def on_epoch_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """An epoch begins."""
+        """Start an epoch of the monitor."""
         self.monitor.total_epochs = math.ceil(state.num_train_epochs or 0) or None
         self.monitor.epoch_begin(batches=length_of(kwargs.get("train_dataloader")))
         self.monitor.total_steps = state.max_steps if state.max_steps > 0 else None
 
     def on_step_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """A forward pass follows."""
+        """Let the monitor read the labels in the next forward pass."""
         if self.monitor.watching and not self._exact:
             self.monitor.observe(partial(labels_among, tokens=self.monitor.next_tokens))
 
     def on_substep_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """A batch of an accumulated gradient is done, and the next one follows."""
+        """Count a batch of an accumulated gradient and prepare the next one."""
         if not self._exact:
             self.monitor.step(state.global_step)
         self.on_step_begin(args, state, control)
 
     def on_step_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """A step of the optimiser is done; the last one of an epoch also ends it, before a save."""
+        """Count an optimiser step; after the last one of an epoch, end the epoch before a save."""
         before = self.monitor.last
         if self._exact:
             self.monitor.steps = state.global_step
@@ -137,35 +138,36 @@ class CollapseCallback(TrainerCallback):
         self._log(events, state, control)
 
     def on_epoch_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """An epoch is done, perhaps before its last step."""
+        """End an epoch, which may have stopped before its last step."""
         self._log(self._end_epoch(args, state, kwargs), state, control)
 
     def on_evaluate(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """The data of an evaluation are known: measure the epoch that has waited for them."""
+        """Measure the epoch that waited for the data of an evaluation."""
         if self._waiting:
             self._log(self._measure(args, kwargs), state, control)
 
     def on_save(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """Put the state beside the trainer's."""
+        """Write the monitor's state into the checkpoint folder."""
         folder = _checkpoint(args, state)
         if self._monitor is not None and state.is_world_process_zero and folder.is_dir():
             write_tree(folder / STATE_FILE, self.monitor.state_dict())
 
     def on_train_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """Take the hooks off and close the sinks."""
+        """Remove the hooks and close the sinks."""
         self.monitor.close()
         if self._waiting:
             warnings.warn(
-                'Nothing was measured of exact="eval": the trainer has not evaluated. Use '
-                "attach(trainer), or pass exact= a loader.",
+                'The data of exact="eval" were not measured, because the trainer did not evaluate. '
+                "Use attach(trainer), or pass exact= a loader.",
                 NclabWarning,
                 stacklevel=2,
             )
 
     def _end_epoch(self, args: Args, state: State, known: Mapping[str, Any]) -> list[Event | None]:
+        """Measure an epoch that is due; return its events."""
         epoch = max(1, math.ceil(state.epoch - 1e-6))
         monitor, before = self.monitor, self.monitor.last
-        if monitor.epochs >= epoch:  # it has ended with its last step
+        if monitor.epochs >= epoch:  # the epoch ended with its last step
             return []
         if not self._exact:
             monitor.epoch_end(epoch)
@@ -176,11 +178,11 @@ class CollapseCallback(TrainerCallback):
         return self._measure(args, known)
 
     def _measure(self, args: Args, known: Mapping[str, Any]) -> list[Event | None]:
-        """Measure all splits, or wait for an evaluation that shows the data of one."""
-        shown = self._trainer is not None or known.get("eval_dataloader") is not None
+        """Measure all splits, or wait for an evaluation that gives access to the data of one."""
+        available = self._trainer is not None or known.get("eval_dataloader") is not None
         missing = {split for split, data in self._exact.items() if isinstance(data, str)}
         missing -= self._loaders.keys()
-        self._waiting = not shown and any(self._exact[split] == "eval" for split in missing)
+        self._waiting = not available and any(self._exact[split] == "eval" for split in missing)
         if self._waiting:
             return []
         for split, data in self._exact.items():
@@ -189,71 +191,74 @@ class CollapseCallback(TrainerCallback):
         return [*measure_splits(self.monitor, self._loaders)]
 
     def _loader(self, data: Any, args: Args, known: Mapping[str, Any]) -> Iterable[Any]:
-        """A plain loader of the trainer's data, which draws no random numbers."""
+        """Return a loader of the trainer's data that draws no random numbers."""
         if not isinstance(data, str):
             loader: Iterable[Any] = data
             return loader
-        found: Any = known.get(f"{data}_dataloader")
-        if found is None and self._trainer is not None:
-            trainer = self._trainer
-            found = trainer.get_eval_dataloader() if data == "eval" else None
-        dataset = getattr(found, "dataset", None)
+        known_loader: Any = known.get(f"{data}_dataloader")
+        if known_loader is None and self._trainer is not None and data == "eval":
+            known_loader = self._trainer.get_eval_dataloader()
+        dataset = getattr(known_loader, "dataset", None)
         if dataset is None or isinstance(dataset, IterableDataset):
             raise NclabError(
                 f"Expected {data} data that can be read again, got none. Use attach(trainer), or "
                 "pass exact= a loader."
             )
-        own = range(args.process_index, len(dataset), args.world_size)
-        size = args.eval_batch_size
-        return DataLoader(dataset, batch_size=size, sampler=own, collate_fn=found.collate_fn)
+        return DataLoader(
+            dataset,
+            batch_size=args.eval_batch_size,
+            sampler=range(args.process_index, len(dataset), args.world_size),
+            collate_fn=known_loader.collate_fn,
+        )
 
-    def _go_on(self, args: Args, state: State) -> None:
+    def _load_checkpoint(self, args: Args, state: State) -> None:
         file = _checkpoint(args, state) / STATE_FILE
-        if not file.is_file():  # a checkpoint of a training that was not watched
+        if not file.is_file():  # a checkpoint of a training without this callback
             self.monitor.steps, self.monitor.epochs = state.global_step, math.floor(state.epoch)
             return
-        found: Mapping[str, Any] = read_tree(file)
-        if not state.is_world_process_zero:  # the sums in the file are those of the first process
-            found = {**found, "running": {"layers": {}}}
-        self.monitor.load_state_dict(found)
+        saved: Mapping[str, Any] = read_tree(file)
+        if not state.is_world_process_zero:  # the file has the sums of the first process only
+            saved = {**saved, "running": {"layers": {}}}
+        self.monitor.load_state_dict(saved)
 
     def _log(self, events: Sequence[Event | None], state: State, control: Control) -> None:
-        seen = [event.scalars(self.metrics) for event in events if event]
-        scalars = {name: value for own in seen for name, value in own.items()}
+        scalars: dict[str, float] = {}
+        for event in filter(None, events):
+            scalars |= event.scalars(self.metrics)
         if not scalars:
             return
         if self._trainer is None:
             entry = {**scalars, "epoch": state.epoch, "step": state.global_step}
             state.log_history.append(entry)
             return
-        wanted = control.should_log  # logging takes the trainer's own wish to log away
+        should_log = control.should_log  # the trainer resets this flag when it logs
         self._trainer.log(scalars)
-        control.should_log = wanted
+        control.should_log = should_log
 
 
 def labels_among(
     args: tuple[Any, ...], kwargs: dict[str, Any], *, tokens: bool = False
 ) -> tuple[Any, Tensor | None]:
-    """The labels, and the mask of real tokens, in what a model is called with.
+    """Return labels and mask of real tokens from the arguments of a model.
 
-    With `tokens` they may be the tokens themselves.
+    If `tokens` is true, the labels may be the tokens themselves.
     """
     keys = (*LABEL_KEYS, TOKENS) if tokens else LABEL_KEYS
     key = next((key for key in keys if kwargs.get(key) is not None), None)
     if key is None:
         raise DataError(
             f"Expected labels among the inputs of the model, got {', '.join(kwargs) or 'none'}. "
-            "With compute_loss_func the trainer keeps them: compute the loss in the model instead."
+            "compute_loss_func makes the trainer remove them: let the model compute the loss."
         )
     mask = kwargs.get("attention_mask")
     return kwargs[key], mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
 
 
-def _refuse(args: Args) -> None:
-    """Say before training what hooks cannot read."""
+def _check_arguments(args: Args) -> None:
+    """Raise before training if the trainer's arguments keep hooks from reading the pass."""
     reasons = {
-        "torch_compile": "compiled code runs around hooks",
-        "label_smoothing_factor": "the trainer then keeps the labels from the model",
+        "torch_compile": "compiled code does not run hooks",
+        "label_smoothing_factor": "the trainer then removes the labels from the model's inputs",
     }
     for name, why in reasons.items():
         if value := getattr(args, name, None):
