@@ -8,7 +8,7 @@ from tests.forked import Program
 
 
 def run_pair(module: str, meeting: Path) -> list[dict[str, Any]]:
-    """Run `python -m module RANK MEETING` twice; return the JSON on the last line of each output."""
+    """Run `python -m module RANK MEETING` twice; return the JSON that each process printed."""
     folders = [meeting.with_name(f"rank-{rank}") for rank in range(2)]
     programs = [
         Program(module, rank, meeting, folder=folder) for rank, folder in enumerate(folders)

@@ -258,7 +258,7 @@ def test_a_run_records_its_progress(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("runs/mine", "Expected a sink sink console, record, .*'record:FOLDER'"),
+        ("runs/mine", "Expected a sink among console, record, .*'record:FOLDER'"),
         ([3], "Expected sinks= callables that take an Event, or their names, got 3"),
         ("console:cdvn", "Did you mean cdnv"),
     ],
