@@ -256,7 +256,7 @@ def test_a_batch_without_a_selected_token_raises() -> None:
         z = m.head(h)
         return z[:, -1] if len(h) == 20 else z.amax(1)
 
-    with pytest.raises(nclab.ModelError, match="that of no single position of its samples"):
+    with pytest.raises(nclab.ModelError, match="no single position of a sample has the logits"):
         nclab.measure(Tokens(finish), batches())
 
 
@@ -274,7 +274,7 @@ def test_a_named_head_that_makes_no_output_gives_a_remark() -> None:
 
 def test_logits_of_every_position_with_one_label_per_sample_give_a_remark() -> None:
     report = nclab.measure(Tokens(lambda m, h, mask: m.head(h)), batches())
-    assert "logits of every position, the labels are one a sample" in report.remarks[0]
+    assert "logits for every position, but there is one label per sample" in report.remarks[0]
 
 
 def test_tied_weights_with_the_classes_second() -> None:
