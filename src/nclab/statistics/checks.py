@@ -41,7 +41,10 @@ def as_features(values: Any, *, dim: int | None = None, first_row: int = 0) -> T
             "Flatten or pool every sample to one vector."
         )
     if dim is not None and features.shape[1] != dim:
-        raise DataError(f"Expected features of dimension {dim}, got {features.shape[1]}.")
+        raise DataError(
+            f"Expected features of dimension {dim}, got {features.shape[1]}. "
+            "All batches must have the same dimension."
+        )
     # The sum is cheap and finite for almost all data; only other data are searched.
     total = float(features.sum(dtype=torch.float32))
     if not math.isfinite(total):
@@ -86,7 +89,10 @@ def as_labels(
             f"number per feature vector; for one-hot rows pass labels.argmax(1){SOFT_LABELS_HINT}."
         )
     if len(labels) != rows:
-        raise DataError(f"Expected one label per feature vector, got {len(labels)} for {rows}.")
+        raise DataError(
+            f"Expected one label per feature vector, got {len(labels)} for {rows}. "
+            "Check that features and labels belong to the same samples."
+        )
     labels = labels.long()
     if rows == 0:
         return labels
@@ -116,7 +122,7 @@ def check_sizes(num_classes: int, dim: int) -> None:
             "Neural collapse compares classes; check the labels."
         )
     if dim < 1:
-        raise DataError(f"Expected features of dimension 1 or more, got {dim}.")
+        raise DataError(f"Expected features of dimension 1 or more, got {dim}. Check the features.")
     if dim == 1 and num_classes > 2:
         raise DataError(
             f"Expected features of dimension 2 or more for {num_classes} classes, got 1. "
@@ -127,7 +133,7 @@ def check_sizes(num_classes: int, dim: int) -> None:
 def check_integer(name: str, size: Any) -> None:
     """Raise if `size` is not an integer, such as 4.0 or "4"; `name` is for the message."""
     if not isinstance(size, Integral):
-        raise DataError(f"Expected a whole number of {name}, got {size!r}.")
+        raise DataError(f"Expected a whole number of {name}, got {size!r}. Pass an integer.")
 
 
 def check_ignore_index(ignore_index: Any) -> None:
@@ -151,23 +157,33 @@ def as_tensor(values: Any, name: str) -> Tensor:
     signed = tensor.long()
     if tensor.dtype == torch.uint64 and bool((signed < 0).any()):
         largest = int(tensor.cpu().numpy().max())
-        raise DataError(f"Expected class numbers as labels, got {largest}.")
+        raise DataError(
+            f"Expected class numbers as labels, got {largest}. Map the classes to 0, 1, 2, ..."
+        )
     return signed
 
 
 def _as_tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, Tensor):
         if values.is_nested or values.layout is not torch.strided or values.is_meta:
-            raise DataError(f"Expected dense {name}, got a sparse, nested or meta tensor.")
+            raise DataError(
+                f"Expected dense {name}, got a sparse, nested or meta tensor. "
+                "Convert it to a dense tensor."
+            )
         return values.detach()
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise DataError(f"Expected {name} without masked entries. Remove the masked samples.")
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise DataError(f"Expected {name} as one array, got rows of different lengths.") from error
+        raise DataError(
+            f"Expected {name} as one array, got rows of different lengths. "
+            "Pad or pool them to the same length."
+        ) from error
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-        raise DataError(f"Expected numeric {name}, got an array of {array.dtype}.")
+        raise DataError(
+            f"Expected numeric {name}, got an array of {array.dtype}. Convert it to numbers."
+        )
     foreign = array.dtype.byteorder == ">" or min(array.strides, default=0) < 0
     if foreign or not array.flags.writeable:
         array = array.astype(array.dtype.newbyteorder("="))

@@ -146,8 +146,8 @@ class ClassMoments(ClassSums):
             )
         if self.has_scatter != other.has_scatter:
             raise DataError(
-                "Expected both moments with scatter or both without. Create both with the same "
-                "scatter=…."
+                "Expected both moments with scatter or both without, got one of each. Create both "
+                "with the same value of scatter."
             )
         added = other.to(self.device)
         parts: dict[str, list[Tensor]] = {name: [] for name in PER_CLASS}
@@ -248,10 +248,16 @@ class ClassMoments(ClassSums):
         """Return the stream with this `state_dict`; without a copy it shares these tensors."""
         names = [name.removeprefix("_") for name in PER_CLASS]
         if missing := sorted({*names, "header"} - set(state)):
-            raise DataError(f"Expected the state of ClassMoments, missing {', '.join(missing)}.")
+            raise DataError(
+                f"Expected the state of ClassMoments, missing {', '.join(missing)}. "
+                "Pass the result of state_dict()."
+            )
         header = [int(value) for value in state["header"].flatten()]
         if len(header) != 4 or state["pivot"].ndim != 2:
-            raise DataError("Expected the state of ClassMoments, got arrays of other shapes.")
+            raise DataError(
+                "Expected the state of ClassMoments, got arrays of other shapes. "
+                "Pass the result of state_dict()."
+            )
         if header[0] != STATE_VERSION:
             raise DataError(
                 f"Expected ClassMoments state version {STATE_VERSION}, got {header[0]}."

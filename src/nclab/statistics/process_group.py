@@ -47,7 +47,10 @@ class ProcessGroup:
         if is_distributed(group):
             self.size, self.rank = dist.get_world_size(group), dist.get_rank(group)
             if self.rank < 0:
-                raise NclabError("Expected a group that this process belongs to, got another one.")
+                raise NclabError(
+                    "Expected a process group that contains this process, got one without it. "
+                    "Pass the group only in its own processes."
+                )
 
     def gather(self, numbers: Sequence[int]) -> Tensor:
         """Send k integers to all processes; return the (processes, k) integers of all of them."""

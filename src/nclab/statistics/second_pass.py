@@ -160,7 +160,10 @@ class SecondPass(_MeansPass):
             labels, rows=len(features), ignore_index=self.ignore_index, num_classes=self.all_classes
         )
         if predicted is not None and len(predicted) != len(features):
-            raise DataError(f"Expected {len(features)} predictions, got {len(predicted)}.")
+            raise DataError(
+                f"Expected {len(features)} predictions, got {len(predicted)}. "
+                "Pass one predicted class for each row."
+            )
         self.add_checked(features, labels, predicted)
 
     def add_checked(self, features: Tensor, labels: Tensor, predicted: Tensor | None) -> None:
@@ -320,7 +323,7 @@ class ReferencePass(_MeansPass):
         if features.shape[1] != self._means.shape[1]:
             raise DataError(
                 f"Expected features of dimension {self._means.shape[1]}, as the reference has, got "
-                f"{features.shape[1]}."
+                f"{features.shape[1]}. Use the same layer for both."
             )
         device = self.counts.device
         predicted = None if predicted is None else predicted.to(device)

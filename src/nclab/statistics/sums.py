@@ -193,8 +193,8 @@ class ClassSums:
         dropped[index] = 0
         if self._residual_scatter is not None and dropped.any():
             raise DataError(
-                "Expected all classes with samples, as the scatter is pooled over them; "
-                f"missing: {_listing(dropped.nonzero().flatten().tolist())}."
+                "Expected a selection of all classes with samples, as the scatter is pooled over "
+                f"them, but it lacks {_listing(dropped.nonzero().flatten().tolist())}."
             )
         result = self._empty_like(len(index))
         for name in PER_CLASS:

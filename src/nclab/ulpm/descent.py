@@ -139,7 +139,9 @@ def _run(
     if steps < 1:
         raise NclabError(f"Expected at least 1 step, got {steps}.")
     if steps > MOST_STEPS:
-        raise NclabError(f"Expected at most {MOST_STEPS:g} steps, got {steps}. Use the flow.")
+        raise NclabError(
+            f"Expected at most {MOST_STEPS:g} steps, got {steps}. Follow the gradient flow instead."
+        )
     sample_at = log_schedule(steps) if sample_at is None else sample_at
     schedule = sorted({0, steps, *(step for step in sample_at if 0 < step < steps)})
     theta = stepper.theta()

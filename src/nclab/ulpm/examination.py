@@ -202,7 +202,9 @@ def find_point(
         raise NclabError(f"Expected either a POINT file or --example {EXAMPLE}, got {given}.")
     if path is not None:
         if scale != 1.0:
-            raise NclabError(f"Expected --scale with --example only, got {scale:g} and {path}.")
+            raise NclabError(
+                f"Expected --scale with --example only, got --scale {scale:g} with the file {path}."
+            )
         return read_point(path, reduction)
     if example != EXAMPLE:
         raise NclabError(f"Expected the example {EXAMPLE}, got {example!r}.")
@@ -241,12 +243,12 @@ def _class_order(labels: Any, classes: int, rows: int) -> Any:
             f"Expected {rows} integer labels, got {labels.dtype} of shape {labels.shape}."
         )
     if labels.min() < 0 or labels.max() >= classes:
-        raise DataError(f"Expected labels in [0, {classes}), got {labels.min()}..{labels.max()}.")
+        raise DataError(f"Expected labels in [0, {classes}), got {labels.min()} to {labels.max()}.")
     counts = np.bincount(labels, minlength=classes)
     if len(set(counts.tolist())) > 1:
         raise DataError(
             f"Expected the same number of samples in every class, got {counts.min()} to "
-            f"{counts.max()}. The model is balanced."
+            f"{counts.max()}. The layer-peeled model is balanced."
         )
     return np.argsort(labels, kind="stable")
 

@@ -138,7 +138,7 @@ class Problem:
 def as_problem(value: object) -> Problem:
     """Return the value if it is a `Problem`; raise otherwise."""
     if not isinstance(value, Problem):
-        raise NclabError(f"Expected a ulpm.Problem(classes, samples, dim), got {value!r}.")
+        raise NclabError(f"Expected a ulpm.Problem(num_classes, per_class, dim), got {value!r}.")
     return value
 
 

@@ -78,7 +78,9 @@ class UlpmConfig:
                 "Pass --steps, or --method flow."
             )
         if self.method != "descent" and (self.noise != 0 or self.batch is not None):
-            raise NclabError(f"Expected noise or batch with descent only, got {self.method}.")
+            raise NclabError(
+                f"Expected noise or batch with descent only, got --method {self.method}."
+            )
         if self.method == "flow" and self.rate is not None:
             raise NclabError(f"Expected no rate with the flow, got {self.rate:g}. Remove the rate.")
 
