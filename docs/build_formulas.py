@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from nclab.claims.claim import slug
 from nclab.claims.registry import papers
-from nclab.report.formulas import FILE, FormulaRow, as_mathml
+from nclab.report.environment import FORMULAS, FormulaRow, as_mathml
 
 ROOT = Path(__file__).parent.parent
 HEADER = """# Formulas
@@ -115,7 +115,7 @@ def _with_math(text: str) -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(typeset(), encoding="utf-8")
+    FORMULAS.write_text(typeset(), encoding="utf-8")
     target = ROOT / "docs" / "formulas.md"
     target.write_text(page())
     print(f"wrote {target.relative_to(ROOT)} with {len(formulas())} formulas")

@@ -12,7 +12,7 @@ import nclab
 from nclab.claims.evidence import best_evidence
 from nclab.claims.registry import claims as all_claims
 from nclab.claims.registry import experiments, papers
-from nclab.report.formulas import FILE
+from nclab.report.environment import FORMULAS
 from tests.claims.paper_attacks import VERDICTS
 from tests.forked import Program
 
@@ -72,7 +72,7 @@ def test_formulas_page_is_fresh() -> None:
     expected = builder["page"]()
     assert (ROOT / "docs" / "formulas.md").read_text() == expected, "run `make docs`"
     pytest.importorskip("latex2mathml")
-    assert FILE.read_text(encoding="utf-8") == builder["typeset"](), "run `make docs`"
+    assert FORMULAS.read_text(encoding="utf-8") == builder["typeset"](), "run `make docs`"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)

@@ -10,7 +10,7 @@ import pytest
 from nclab.errors import NclabError
 from nclab.figures.picture import Panel, Picture, Series, from_json, to_json
 from nclab.figures.plotly_renderer import plotly_spec
-from nclab.report.picture_csv import picture_csv
+from nclab.report.site import picture_csv
 from tests.figures.pictures import ALL
 from tests.report.damage import damaged
 

@@ -12,7 +12,7 @@ from nclab.errors import NclabError, NclabWarning
 from nclab.records import open_run, read_run
 from nclab.records.encoding import dump_checked_json, load_checked_json
 from nclab.records.verify import verify_folder
-from nclab.report.site import compact, data_files, write_report
+from nclab.report.site import compact_json, data_files, write_report
 from nclab.report.watcher import Selection, Watcher
 from nclab.training.sweep.rows import write_results
 from tests.cli.runner import call
@@ -147,7 +147,7 @@ def watcher_of(root: Path) -> Watcher:
         return _watchers[root]
     watcher = _watchers[root] = Watcher(root)
     watcher.refresh()
-    table = compact(watcher.table())
+    table = compact_json(watcher.table())
     assert "seed-1" in table or "seed-0" in table, "one bad entry hides the others"
     return watcher
 
@@ -155,9 +155,9 @@ def watcher_of(root: Path) -> Watcher:
 def compared(root: Path) -> None:
     """What the live page draws of all runs."""
     watcher = watcher_of(root)
-    compact(watcher.list_runs())
+    compact_json(watcher.list_runs())
     for selection in (Selection("min_intra"), Selection("loss", "every", "step", ("cdnv",))):
-        compact(watcher.curves(selection, {}))
+        compact_json(watcher.curves(selection, {}))
     for name in ("index.html", "runs.html"):
         assert watcher.render(name)
     watcher.live_page()
@@ -167,7 +167,7 @@ def each_run(root: Path) -> None:
     """The pages of runs."""
     watcher = watcher_of(root)
     for slug in watcher.runs:
-        compact(watcher.run(slug))
+        compact_json(watcher.run(slug))
         assert watcher.render(f"runs/{slug}.html")
 
 
@@ -176,7 +176,7 @@ def papers(root: Path) -> None:
     watcher = watcher_of(root)
     for name in ("claims.html", *(f"papers/{key}.html" for key in watcher.content.papers)):
         assert watcher.render(name)
-    for make in data_files(watcher.figured()).values():
+    for make in data_files(watcher.content_with_figures()).values():
         make()
 
 

@@ -44,7 +44,7 @@ def test_many_are_thinned_and_the_newest_is_there(pieces: list[int]) -> None:
         assert x[0] == 0
         assert x[-1] == done - 1
         assert len(x) <= 101
-    assert columns.seen == 1000
+    assert columns.count == 1000
     gaps = {second - first for first, second in pairwise(x[:-1])}
     assert gaps == {columns.stride}
 

@@ -171,7 +171,7 @@ def test_what_is_replaced_by_a_link_while_serving_is_not_followed(tmp_path: Path
         page = server.ask("/index.html")[2].decode()
         assert "TOP-SECRET" not in page
         for said in (
-            "The run one is left out",
+            "The run one is skipped",
             "The link two is not followed",
             "three/manifest.json",
         ):

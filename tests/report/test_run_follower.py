@@ -15,7 +15,7 @@ from nclab.report.content import Content
 from nclab.report.pages import Pages
 from nclab.report.run_data import run_data
 from nclab.report.run_follower import Frames, RunFollower
-from nclab.report.site import compact
+from nclab.report.site import compact_json
 from tests.report.damage import damaged
 
 LAYER = {
@@ -89,7 +89,7 @@ def look(folder: Path) -> None:
     """Make everything that pages show of a run."""
     run = RunFollower(folder, root=folder.parent)
     run.refresh()
-    compact(run_data(run, slug="a"))
+    compact_json(run_data(run, slug="a"))
     pages = Pages(Content(folder.parent, (), (), ()), {"a": run}, plotly=False)
     assert pages.render("runs/a.html")
     assert pages.render("runs.html")

@@ -1,5 +1,6 @@
 """A real server: what it gives, and what it refuses."""
 
+import contextlib
 import http.client
 import json
 import re
@@ -7,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,11 +20,9 @@ import uvicorn
 
 from nclab.errors import NclabError
 from nclab.records import open_run
-from nclab.report import server
-from nclab.report.access import HEADERS, allowed
-from nclab.report.answers import Answers
-from nclab.report.http import Protocol
-from nclab.report.server import application, listen
+from nclab.report import application as application_module
+from nclab.report.application import HEADERS, Protocol, Responses, application, is_allowed_host
+from nclab.report.server import listen
 from tests.cli.runner import call
 from tests.report.folders import CLAIMS, NASTY, reproduced
 
@@ -91,10 +91,10 @@ def test_foreign_names_are_refused(live: Live, host: str) -> None:
 def test_own_names_are_allowed(live: Live) -> None:
     for host in (f"localhost:{live.port}", "127.0.0.1", "LOCALHOST", f"[::1]:{live.port}"):
         assert live.ask("/", host=host)[0] == 200
-    assert not allowed("203.0.113.5", "127.0.0.1")
-    assert allowed("203.0.113.5:8000", "0.0.0.0")
-    assert not allowed("evil.example", "0.0.0.0")
-    assert allowed("lab.example:80", "lab.example")
+    assert not is_allowed_host("203.0.113.5", "127.0.0.1")
+    assert is_allowed_host("203.0.113.5:8000", "0.0.0.0")
+    assert not is_allowed_host("evil.example", "0.0.0.0")
+    assert is_allowed_host("lab.example:80", "lab.example")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_own_names_are_allowed(live: Live) -> None:
     ],
 )
 def test_addresses_are_compared_as_addresses(header: str, host: str, expected: bool) -> None:
-    assert allowed(header, host) == expected
+    assert is_allowed_host(header, host) == expected
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,10 @@ def test_so_has_what_is_no_request(live: Live, request_: bytes) -> None:
 
 
 def test_so_has_an_error_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(self: Answers, request: object) -> None:
+    async def broken(self: Responses, request: object) -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr(Answers, "runs", broken)
+    monkeypatch.setattr(Responses, "runs", broken)
     own = Live(tmp_path)
     status, headers, content = own.ask("/api/runs")
     own.stop()
@@ -246,7 +246,7 @@ def test_where_others_can_ask_a_token_is_made(
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: sockets[0].close())
     made: list[str] = []
     monkeypatch.setattr(
-        server, "application", lambda root, **options: made.append(options["token"])
+        application_module, "application", lambda root, **options: made.append(options["token"])
     )
     words = ["serve", tmp_path, "--host", host, "--port", 0]
     done = call(*words, *(["--token", given] if given else []))
@@ -359,17 +359,61 @@ def test_two_hundred_may_come_before_the_first_is_answered() -> None:
 SLOW = """
 import asyncio, sys
 from pathlib import Path
-from subprocess import PIPE
 from nclab.report import server
-from nclab.report.answers import Answers
+from nclab.report.application import Responses
 
 async def slow(self, request):
     print("asked", flush=True)
     await asyncio.sleep(60)
 
-Answers.runs = slow
+Responses.runs = slow
 server.serve(Path(sys.argv[1]), port=0, tell=lambda line: print(line, flush=True))
 """
+
+
+FEW_FILES = """
+import resource, sys
+from pathlib import Path
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+from nclab.report import application, server
+
+application.HEADER_SECONDS = 1.0
+server.serve(Path(sys.argv[1]), port=0, tell=lambda line: print(line, flush=True))
+"""
+
+
+@pytest.mark.parametrize("start", [b"", b"GET / HTTP/1.1\r\nHost: ", b"answered"])
+def test_half_open_requests_do_not_stop_the_server(tmp_path: Path, start: bytes) -> None:
+    """200 clients send no complete request to a server that may open 128 files."""
+    program = [sys.executable, "-c", FEW_FILES, str(tmp_path)]
+    with subprocess.Popen(program, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(re.findall(r":(\d+)/", process.stdout.readline())[0])
+        complete = f"GET /api/runs HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+        with ExitStack() as stack:
+            for _ in range(200):
+                connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+                stack.enter_context(connection)
+                with contextlib.suppress(ConnectionError):
+                    connection.sendall(start.replace(b"answered", complete + b"GET / HT"))
+            deadline = time.monotonic() + 20
+            while not (answer := ask_runs(port)) and time.monotonic() < deadline:
+                time.sleep(0.2)
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert not errors
+
+
+def ask_runs(port: int) -> bytes:
+    """Return the answer to a complete request; empty if the server refuses the connection."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(f"GET /api/runs HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+            return connection.recv(1000)
+    except ConnectionError:
+        return b""
 
 
 def test_it_can_be_stopped_while_it_answers(tmp_path: Path) -> None:

@@ -95,12 +95,12 @@ def test_a_formula_of_a_claim_is_typeset_and_linked(tmp_path: Path) -> None:
     root = reproduced(tmp_path / "runs", images=False, runs=0)
     ledger = json.loads((root / "claims.json").read_text())
     ledger["claims"][1]["links"]["formula"] = "docs/formulas.md#def-1--cdnv"
-    ledger["claims"][1]["text"] = "The gap is 1/sqrt(epsilon)."
+    ledger["claims"][1]["text"] = r"The gap is $\frac{1}{\sqrt{\epsilon}}$."
     (root / "claims.json").write_text(json.dumps(ledger))
     site = write_report(root).page.parent
     claims, formulas = ((site / f"{name}.html").read_text() for name in ("claims", "formulas"))
     assert '<a href="formulas.html#def-1--cdnv">formula</a>' in claims
-    assert "<mfrac><mn>1</mn><msqrt>" in claims
+    assert "<mfrac><mrow><mn>1</mn></mrow><mrow><msqrt>" in claims
     entry = formulas.partition('id="def-1--cdnv"')[2].partition("</section>")[0]
     assert "<code>cdnv</code>" in entry
     assert "<mfrac>" in entry
@@ -264,6 +264,29 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     page = write_report(root).page.read_text()
     assert "claims.json cannot be read" in page
     assert "a.picture.json" in page
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "<script>alert(1)</script>",
+        '<g onload="alert(1)"/>',
+        '<a href="javascript:alert(1)"><text>x</text></a>',
+        "<foreignObject><body xmlns='http://www.w3.org/1999/xhtml'/></foreignObject>",
+        '<image href="https://example.org/pixel.png"/>',
+        "<unclosed>",
+    ],
+)
+def test_an_svg_with_scripts_is_not_copied(tmp_path: Path, attack: str) -> None:
+    root = reproduced(tmp_path / "runs", runs=0)
+    svg = next(root.glob("*/*.svg"))
+    svg.write_text(f'<svg xmlns="http://www.w3.org/2000/svg">{attack}</svg>')
+    others = len(list(root.glob("*/*.svg"))) - 1
+    report = write_report(root)
+    copies = list((report.page.parent / "data" / "figures").glob("*.svg"))
+    assert len(copies) == others
+    assert not any("alert" in copy.read_text() for copy in copies)
+    assert any(svg.name in problem and "scripts" in problem for problem in report.problems)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The scalars of many records as columns, thinned as they grow, for curves on a screen."""
+"""Scalars of many records as columns that are thinned while they grow, for curves."""
 
 import re
 from array import array
@@ -10,22 +10,22 @@ from nclab.records.encoding import decode
 from nclab.records.schema import EPOCH, TRAIN, layers_of, split_of, title_of_layer
 
 Key = tuple[str, str]
-"""Layer and metric; the layer is empty for what belongs to the whole network."""
+"""Layer and metric of a curve; the layer is empty for metrics of the whole network."""
 LIMIT = 500
-"""A column holds up to twice as many points."""
+"""Points of a column; while a run grows, up to twice as many."""
 BUDGET_BYTES = 2**20
-"""Of JSON decoded when a long journal is first read; at least `FEWEST` records are."""
+"""Bytes of JSON to decode when a long journal is first read; at least `FEWEST` records are."""
 FEWEST = 64
 AXES = {"step": "step", "epoch": "epoch", "log_time": "log t"}
-"""What curves are drawn over, as records and as pages call it."""
+"""Horizontal axes of curves: names in records and names on pages."""
 HUGE = 1e300
-"""JSON has numbers that no float holds; they are passed over."""
+"""Larger numbers are skipped: JSON can hold numbers that do not fit into a float."""
 ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
-"""A list of numbers as the value of a key; curves need none, and they are most of a record."""
+"""A list of numbers in JSON; most of a record consists of lists, and curves need none."""
 
 
 class Columns:
-    """Every stride-th record of one kind and the newest; the stride doubles when they are many.
+    """Every stride-th record of one kind and the newest one; the stride doubles when they are many.
 
     >>> columns = Columns(limit=2)
     >>> columns.extend([b'{"kind":"m","step":%d,"loss":%d}' % (n, 9 - n) for n in range(6)])
@@ -36,8 +36,8 @@ class Columns:
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
         self.stride = 1
-        self.seen = 0
-        """Records so far, kept or not."""
+        self.count = 0
+        """Number of records so far, kept or not."""
         self.values: dict[Key, array[float]] = {}
         self._at: dict[str, array[float]] = {name: array("d") for name in AXES}
         self._newest: dict[Key, float] = {}
@@ -48,34 +48,34 @@ class Columns:
         return len(self._at["step"])
 
     def extend(self, lines: Sequence[bytes], *, is_first: bool | None = None) -> None:
-        """Take new lines of this kind; only those that are kept are decoded.
+        """Add new lines of this kind; only those that are kept are decoded.
 
-        `first` lines, by default those of an empty table, are as many as are there at once: of
-        long ones fewer are kept.
+        `is_first` tells that the lines are the beginning of a journal, by default if there are no
+        records yet. Of long first lines fewer are kept.
         """
         if not lines:
             return
         self._widen(lines, is_first=not len(self) if is_first is None else is_first)
-        begin = -self.seen % self.stride
-        for place in range(begin, len(lines), self.stride):
-            self._keep(lines[place])
-        self.seen += len(lines)
-        self._newest_kept = (self.seen - 1) % self.stride == 0
+        begin = -self.count % self.stride
+        for index in range(begin, len(lines), self.stride):
+            self._keep(lines[index])
+        self.count += len(lines)
+        self._newest_kept = (self.count - 1) % self.stride == 0
         if not self._newest_kept:
             at, found = _scalars(_decode(lines[-1]))
             self._newest_at = {name: float(value) for name, value in at.items()}
             self._newest = {key: float(value) for key, value in found.items()}
 
-    def points(self, key: Key, place: str) -> tuple[list[float], list[float | None]]:
-        """One curve, the newest record at its end; None where nothing is known."""
+    def points(self, key: Key, axis: str) -> tuple[list[float], list[float | None]]:
+        """Return one curve with the newest record at its end, and None for missing values."""
         if key not in self:
             return [], []
         column = self.values.get(key, array("d"))
-        at = self._at[place].tolist()
+        at = self._at[axis].tolist()
         kept = [_known(value) for value in column]
         kept += [None] * (len(at) - len(kept))
         if not self._newest_kept:
-            at.append(self._newest_at.get(place, nan))
+            at.append(self._newest_at.get(axis, nan))
             kept.append(self._newest.get(key))
         known = [(x, y) for x, y in zip(at, kept, strict=True) if x == x]
         return [x for x, _ in known], [y for _, y in known]
@@ -84,7 +84,7 @@ class Columns:
         return key in self.values or key in self._newest
 
     def newest(self, key: Key) -> float | None:
-        """The number of the newest record, None where it has none."""
+        """Return the value of the newest record, or None if it has none."""
         if not self._newest_kept:
             return self._newest.get(key)
         column = self.values.get(key, ())
@@ -93,7 +93,7 @@ class Columns:
     def table(
         self, most: int
     ) -> tuple[dict[str, list[float | None]], dict[Key, list[float | None]]]:
-        """Places and columns of at most so many rows, evenly chosen, always with the newest."""
+        """Return axes and columns of at most so many rows, evenly chosen, with the newest row."""
         rows = len(self)
         picked = evenly(rows, max(1, most - (not self._newest_kept)))
         places = {name: [_known(at[row]) for row in picked] for name, at in self._at.items()}
@@ -108,12 +108,12 @@ class Columns:
                 values.append(self._newest.get(key))
         return places, columns
 
-    def has(self, place: str) -> bool:
-        """Whether some record says where it is in this."""
-        return place in self._newest_at or any(value == value for value in self._at[place])
+    def has(self, axis: str) -> bool:
+        """Whether some record has a value on this axis."""
+        return axis in self._newest_at or any(value == value for value in self._at[axis])
 
     def names(self) -> list[Key]:
-        """Every curve there is, in the order in which records name them."""
+        """Return all curves in the order in which records name them."""
         return list(dict.fromkeys([*self.values, *self._newest]))
 
     def _widen(self, lines: Sequence[bytes], *, is_first: bool) -> None:
@@ -122,7 +122,7 @@ class Columns:
             some = [len(lines[place]) for place in (0, len(lines) // 2, -1)]
             mean = sum(some) / len(some)
             limit = min(limit, max(FEWEST, int(BUDGET_BYTES / max(1.0, mean))))
-        while (self.seen + len(lines)) / self.stride > 2 * limit:
+        while (self.count + len(lines)) / self.stride > 2 * limit:
             self.stride *= 2
             if len(self):
                 self._at = {name: column[::2] for name, column in self._at.items()}
@@ -144,7 +144,7 @@ class Columns:
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """At most so many of the first numbers, evenly chosen, with both ends; of one the last.
+    """Return at most so many indices below `count`, evenly chosen, with both ends.
 
     >>> evenly(3, 9), evenly(100, 4), evenly(100, 1)
     ([0, 1, 2], [0, 33, 66, 99], [99])
@@ -155,12 +155,12 @@ def evenly(count: int, most: int) -> list[int]:
 
 
 def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, float]]:
-    """Where a record is in training, and its numbers by layer and metric."""
+    """Return the position of a record on each axis, and its numbers by layer and metric."""
     at: dict[str, float] = {}
     found: dict[Key, float] = {}
     split = split_of(record)
-    for place, layer in enumerate(layers_of(record)):
-        title = curve_title(title_of_layer(layer, place), split)
+    for index, layer in enumerate(layers_of(record)):
+        title = curve_title(title_of_layer(layer, index), split)
         for name, value in layer.items():
             kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
             if kind is float or (kind is int and -HUGE < value < HUGE):
@@ -183,7 +183,7 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
 
 
 def curve_title(layer: str, split: str) -> str:
-    """A layer's curves of one split of the data: those of training have its name alone.
+    """Return the title of the curves of a layer on one split; training data are not named.
 
     >>> curve_title("fc", "train"), curve_title("fc", "test")
     ('fc', 'fc · test')
@@ -192,12 +192,12 @@ def curve_title(layer: str, split: str) -> str:
 
 
 def _decode(line: bytes) -> dict[str, Any]:
-    """A record without its lists of numbers, empty where the line is damaged."""
+    """Return a record without its lists of numbers; a damaged line gives an empty record."""
     return decode(ARRAY.sub(b'":null', line)) or {}
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value of JSON is a number that a page can show."""
+    """Whether a JSON value is a number that a page can show."""
     return type(value) in (float, int) and -HUGE < value < HUGE
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from nclab.records.fleet_config import FLEET, OMITTED_DEFAULTS
 from nclab.records.schema import EPOCH, last_layer
 from nclab.report.columns import AXES
-from nclab.report.run_data import FIRST, FIRST_OF_SAMPLES, describe, short, summary
+from nclab.report.run_data import FIRST, FIRST_OF_SAMPLES, describe, round_values, summary
 from nclab.report.run_follower import RunFollower, without_huge_numbers
 
 POINTS = 200
@@ -94,7 +94,7 @@ def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
 def row_of(slug: str, run: RunFollower) -> dict[str, Any]:
     """A run in one line: its state, its whole configuration, its last numbers."""
     epoch = run.last_measurement().get("epoch")
-    seen = (columns.seen for kind, columns in run.columns.items() if kind != EPOCH)
+    seen = (columns.count for kind, columns in run.columns.items() if kind != EPOCH)
     measured = max(seen, default=0)
     own = {"config": settings(run), "values": last_values(run)}
     return {"slug": slug, **summary(run), "epoch": epoch, "measured": measured, **own}
@@ -134,7 +134,7 @@ def last_values(run: RunFollower) -> dict[str, float | int | None]:
         data = layer.rpartition(" · ")[2] if " · " in layer else ""
         if layer in last or (not layer and metric not in found):
             found[f"{metric} · {data}" if data else metric] = run.newest(key)
-    return dict(zip(found, short(list(found.values())), strict=True))
+    return dict(zip(found, round_values(list(found.values())), strict=True))
 
 
 def describe_all(runs: Mapping[str, RunFollower]) -> list[dict[str, Any]]:
@@ -158,7 +158,7 @@ def curves(runs: Mapping[str, RunFollower], *, points: int = POINTS) -> dict[str
         shown = run.axes()
         for columns in run.columns.values():
             places, values = columns.table(points)
-            at = {name: short(places[name], 9) for name in shown if columns.has(name)}
+            at = {name: round_values(places[name], 9) for name in shown if columns.has(name)}
             for (layer, metric), y in values.items():
                 if layer not in last or not any(one is not None for one in y):
                     continue
@@ -167,7 +167,7 @@ def curves(runs: Mapping[str, RunFollower], *, points: int = POINTS) -> dict[str
                 ours = file["runs"].setdefault(slug, {})
                 before = ours.get(layer)
                 if before is None or len(before["y"]) < len(y):  # the kind with most of it
-                    ours[layer] = {"layer": layer, "at": own, "y": short(y)}
+                    ours[layer] = {"layer": layer, "at": own, "y": round_values(y)}
     return {
         metric: {
             "at": file["at"],

@@ -1,4 +1,8 @@
-"""What a folder of runs holds: experiments with their figures, claims, runs, what was skipped."""
+"""Content of a folder of runs except the runs: experiments with figures, claims, what was skipped.
+
+Other programs may have written any of these files. What cannot be used is skipped and named in
+`Content.problems`.
+"""
 
 import contextlib
 import hashlib
@@ -17,29 +21,16 @@ from nclab.files import list_folder, read_regular, translate_os_errors
 from nclab.records import find_runs
 from nclab.records.read import LeftOut
 from nclab.records.results import CLAIMS, NUMBERS, SKIPPED, digest, parse_json
-from nclab.report.foreign_files import (
-    read_claims,
-    read_errata,
-    read_numbers,
-    read_papers,
-    read_skipped,
-    read_stories,
-)
 from nclab.text import counted
 
 PICTURE = ".picture.json"
 IMAGES = (".svg", ".png", ".pdf")
-ACTIVE_ELEMENTS = {
-    "script",
-    "foreignobject",
-    "iframe",
-    "embed",
-    "object",
-    "handler",
-    "set",
-    "animate",
-}
+_ACTIVE_ELEMENTS = {"script", "foreignobject", "iframe", "embed", "object", "set", "animate"}
 """Elements of SVG that can run or load something; figures of nclab contain none of them."""
+_CLAIM_TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict", "mark", "tone", "size")
+_HERE_TEXTS = ("verdict", "evidence", "size", "relation", "says")
+_OWN_PREFIX = "findings/"
+"""Prefix of the ids of our findings, for files that do not say whose a claim is."""
 
 
 @dataclass(frozen=True)
@@ -49,46 +40,46 @@ class Figure:
     experiment: str
     name: str
     picture: Picture
-    """Without panels where only its images are known."""
+    """The figure as data; without panels if only its images are known."""
     images: Mapping[str, Path]
-    """By suffix."""
+    """Image files by suffix."""
 
     @property
     def id(self) -> str:
-        """A name that is safe in a path and used by no other figure."""
+        """Name that is safe in a path and unique among all figures."""
         return safe_name(f"{self.experiment}-{self.name}")
 
 
 @dataclass(frozen=True)
 class ExperimentFolder:
-    """The numbers and the figures of one experiment."""
+    """Numbers and figures of one experiment."""
 
     name: str
     numbers: Mapping[str, Any]
     figures: tuple[Figure, ...]
     file: Path | None
-    """Where its numbers are."""
+    """File of the numbers."""
     stale: bool = False
-    """Whether claims were judged from other numbers than these."""
+    """Whether the claims were judged from older numbers."""
     damage: str = ""
-    """Why its numbers cannot be read, if they cannot."""
+    """Why the numbers cannot be read; empty if they can."""
 
     @property
     def size(self) -> str:
         """Preset and number of seeds, as far as they are known."""
         preset, seeds = self.numbers.get("preset"), self.numbers.get("seeds") or []
-        known = [f"preset {preset}"] if preset else []
-        return ", ".join([*known, *([counted(len(seeds), "seed")] if seeds else [])])
+        parts = [f"preset {preset}"] if preset else []
+        return ", ".join([*parts, *([counted(len(seeds), "seed")] if seeds else [])])
 
     @property
     def wide(self) -> bool:
-        """Whether some figure has panels that need the whole width of a page."""
+        """Whether a figure has more than two panels in a row."""
         pictures = [figure.picture for figure in self.figures]
         return any(min(one.columns, len(one.panels)) > 2 for one in pictures)
 
     @property
     def command(self) -> str:
-        """What makes it again."""
+        """Command that repeats the experiment."""
         preset, seeds = self.numbers.get("preset"), self.numbers.get("seeds") or []
         words = ["nclab reproduce", self.name]
         words += [f"--preset {preset}"] if preset else []
@@ -99,42 +90,42 @@ class ExperimentFolder:
 
 @dataclass(frozen=True)
 class Content:
-    """A folder of runs, read once."""
+    """Content of a folder of runs at the moment of reading."""
 
     root: Path
     experiments: tuple[ExperimentFolder, ...]
     claims: tuple[Mapping[str, Any], ...]
     skipped: tuple[tuple[str, str], ...]
-    """What, and why."""
+    """Names of skipped experiments with the reasons."""
     papers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Title, authors and year of every paper of which there are claims or experiments."""
+    """Title, authors and year of every paper that has claims or experiments here."""
     problems: tuple[str, ...] = field(default=())
-    """Files that are there but cannot be read."""
+    """Files that exist but cannot be read."""
     figures: tuple[Figure, ...] = ()
-    """Of the runs themselves, made for the pages."""
+    """Figures of the runs themselves."""
     stories: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By the name of an experiment: its title, what the paper says, and where."""
+    """Descriptions of experiments by name: title, what the paper says, and where."""
     errata: tuple[Mapping[str, Any], ...] = ()
 
     def title_of(self, experiment: str) -> str:
-        """What an experiment is called among people."""
+        """Return the title of an experiment, or its name."""
         return self.stories.get(experiment, {}).get("title") or experiment
 
     def paper_of(self, experiment: str) -> str:
-        """The key of the paper that an experiment is from, empty if none."""
+        """Return the key of the paper of an experiment, or an empty text."""
         key = experiment.split("_")[0]
         return key if key in self.papers else ""
 
     def of_paper(self, key: str) -> tuple[ExperimentFolder, ...]:
-        """The experiments of a paper; those of none for the empty key."""
+        """Return the experiments of a paper; for the empty key, those without a paper."""
         return tuple(one for one in self.experiments if self.paper_of(one.name) == key)
 
     def claims_of(self, key: str) -> list[Mapping[str, Any]]:
-        """The claims of a paper."""
+        """Return the claims of a paper."""
         return [claim for claim in self.claims if str(claim["id"]).startswith(f"{key}/")]
 
     def judging(self, key: str) -> list[ExperimentFolder]:
-        """The experiments of other papers from whose numbers statements of this one are judged."""
+        """Return the experiments of other papers from which claims of this paper are judged."""
         needed = {claim["needs"] for claim in self.claims_of(key)}
         return [
             one
@@ -144,26 +135,42 @@ class Content:
 
     @property
     def ledger_problem(self) -> str:
-        """Why there are no claims although there is a file of them; empty if nothing is wrong."""
-        about = (one for one in self.problems if one.startswith(CLAIMS))
+        """Why no claims are shown although there is a file of them; empty if all is well."""
+        about = (problem for problem in self.problems if problem.startswith(CLAIMS))
         return "" if self.claims else next(about, "")
 
 
 def read_content(root: Path) -> Content:
-    """Read everything but the runs; what is missing is missing, what is damaged is said."""
+    """Read everything but the runs."""
     problems: list[str] = []
     with translate_os_errors("read the folder", root, NclabError):
-        inside = list_folder(root, root=root)
-    folders = [root / name for name, mode in inside.items() if stat.S_ISDIR(mode)]
+        modes = list_folder(root, root=root)
+    folders = [root / name for name, mode in modes.items() if stat.S_ISDIR(mode)]
     damage: dict[str, str] = {}
-    found = [_experiment(folder, root, problems, damage) for folder in folders]
+    found = [_read_experiment(folder, root, problems, damage) for folder in folders]
     experiments = [one for one in found if one is not None]
-    judged = _json(root / CLAIMS, problems, root)
-    ledger = judged if isinstance(judged, dict) else {"claims": judged}
+    content = _read_json(root / CLAIMS, problems, root)
+    ledger = content if isinstance(content, dict) else {"claims": content}
     claims = read_claims(ledger.get("claims"), problems)
-    damage |= _others(experiments, claims, problems)
-    stale = _stale(root, ledger.get("judged_from"), claims) - damage.keys()
+    needed = {claim["needs"] for claim in claims} - {""}
+    for one in experiments:
+        experiment = one.numbers.get("experiment", one.name)
+        if one.name in needed and experiment != one.name:
+            damage[one.name] = f"it holds the numbers of {experiment!r}"
+            problems.append(f"{one.name}/{NUMBERS} cannot be used: {damage[one.name]}")
+    stale = _stale(root, ledger.get("judged_from"), needed) - damage.keys()
     names = {one.name.split("_")[0] for one in experiments} | {one["id"] for one in claims}
+    keys = {name.split("/")[0] for name in names}
+    skipped = _read_skipped(_read_json(root / SKIPPED, problems, root), problems)
+    papers = {
+        key: _texts(paper, ("title", "authors", "year"))
+        for key, paper in _items(ledger, "papers", problems)
+        if key in keys
+    }
+    stories = {
+        name: _texts(story, ("title", "says", "source", "about"))
+        for name, story in _items(ledger, "stories", problems)
+    }
     return Content(
         root,
         experiments=tuple(
@@ -174,62 +181,139 @@ def read_content(root: Path) -> Content:
             {**one, "stale": one["needs"] in stale, "damage": damage.get(one["needs"], "")}
             for one in claims
         ),
-        skipped=tuple(read_skipped(_json(root / SKIPPED, problems, root), problems)),
-        papers=read_papers(ledger.get("papers"), {name.split("/")[0] for name in names}, problems),
+        skipped=tuple(skipped),
+        papers=papers,
         problems=tuple(problems),
-        stories=read_stories(ledger.get("stories")),
-        errata=tuple(read_errata(ledger.get("errata"))),
+        stories=stories,
+        errata=tuple(_read_errata(ledger.get("errata"))),
     )
 
 
-def _others(
-    experiments: list[ExperimentFolder], claims: list[dict[str, Any]], problems: list[str]
-) -> dict[str, str]:
-    """Of the experiments that claims are about, those whose file holds the numbers of another."""
-    needed = {one["needs"] for one in claims}
-    found = {}
-    for one in experiments:
-        held = one.numbers.get("experiment", one.name)
-        if one.name in needed and held != one.name:
-            found[one.name] = f"it holds the numbers of {held!r}"
-            problems.append(f"{one.name}/{NUMBERS} cannot be used: {found[one.name]}")
-    return found
+def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
+    """Return the claims that pages can show; name the others in `problems`.
+
+    >>> problems = []
+    >>> [one["id"] for one in read_claims([{"id": "a"}, {"id": "b", "links": "x"}], problems)]
+    ['a']
+    >>> problems
+    ["claims.json: claim 2 is skipped: expected an object as links, got 'x'"]
+    """
+    if content is not None and not isinstance(content, list):
+        problems.append(f"{CLAIMS}: expected a list of claims")
+        return []
+    claims = []
+    for number, claim in enumerate(content or [], start=1):
+        try:
+            claims.append(_read_claim(claim))
+        except ValueError as error:
+            problems.append(f"{CLAIMS}: claim {number} is skipped: {error}")
+    return claims
 
 
-def _stale(root: Path, judged_from: Any, claims: list[dict[str, Any]]) -> set[str]:
-    """Experiments whose numbers are not those that their claims were judged from.
+def _read_claim(claim: Any) -> dict[str, Any]:
+    """Return a claim with all entries that pages use; raise `ValueError` if a type is wrong."""
+    if not isinstance(claim, dict) or not isinstance(claim.get("id"), str):
+        raise ValueError("expected an object with an id")
+    defaults = {**dict.fromkeys(_CLAIM_TEXTS, ""), "verdict": "open", "tone": "open"}
+    known = {name: value for name, value in claim.items() if value is not None}
+    _require(known, _CLAIM_TEXTS, str, "a text")
+    _require(known, ("links", "here"), dict, "an object")
+    links = known.get("links", {})
+    _require(links, tuple(name for name in links if links[name] is not None), str, "a text")
+    here = known.get("here")
+    if here is not None:
+        _require(here, tuple(n for n in _HERE_TEXTS if here.get(n) is not None), str, "a text")
+        here = {**here, **{name: here.get(name) or "" for name in _HERE_TEXTS}}
+        older = f"{here['relation']} ({here['verdict']})"  # claims of older versions
+        here["says"] = here["says"] or older
+    own = known.get("ours", claim["id"].startswith(_OWN_PREFIX)) is True
+    return {"numbers": {}, **defaults, **known, "links": links, "ours": own, "here": here}
 
-    A ledger that does not say what it was judged from is older than this question.
+
+def _require(value: Mapping[str, Any], names: tuple[str, ...], kind: type, noun: str) -> None:
+    for name in names:
+        if name in value and not isinstance(value[name], kind):
+            raise ValueError(f"expected {noun} as {name}, got {value[name]!r}")
+
+
+def _items(
+    ledger: Mapping[str, Any], name: str, problems: list[str]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the objects in an object of the ledger, by key."""
+    content = ledger.get(name) or {}
+    if not isinstance(content, dict):
+        problems.append(f"{CLAIMS}: expected an object as {name}")
+        return []
+    return [(str(key), value) for key, value in content.items() if isinstance(value, dict)]
+
+
+def _texts(value: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
+    return {name: str(value.get(name) or "") for name in names}
+
+
+def _read_errata(content: Any) -> list[dict[str, Any]]:
+    """Return the errata with the ids of their claims."""
+    names = ("where", "printed", "correct", "why", "confidence")
+    return [
+        {**_texts(erratum, names), "claims": [str(id_) for id_ in erratum.get("claims") or []]}
+        for erratum in (content if isinstance(content, list) else [])
+        if isinstance(erratum, dict) and isinstance(erratum.get("claims"), list | None)
+    ]
+
+
+def _read_skipped(content: Any, problems: list[str]) -> list[tuple[str, str]]:
+    """Return what was skipped with the reasons; older folders hold a list of objects.
+
+    >>> _read_skipped({"tour": "no data"}, []), _read_skipped([{"what": "tour"}], [])
+    ([('tour', 'no data')], [('tour', '')])
+    """
+    if isinstance(content, dict):
+        return [(str(name), str(reason)) for name, reason in content.items()]
+    if not isinstance(content, list | None):
+        problems.append(f"{SKIPPED}: expected a list or an object")
+        return []
+    rows = []
+    for entry in content or []:
+        entry = entry if isinstance(entry, dict) else {"what": entry}
+        name = entry.get("what") or entry.get("name") or entry.get("experiment") or ""
+        rows.append((str(name), str(entry.get("why") or entry.get("reason") or "")))
+    return rows
+
+
+def _stale(root: Path, judged_from: Any, needed: set[str]) -> set[str]:
+    """Return the experiments whose numbers changed after their claims were judged.
+
+    Ledgers of older versions do not record from which numbers they were judged.
     """
     if not isinstance(judged_from, dict):
         return set()
-    needed = {one["needs"] for one in claims if one["needs"]}
-    return {name for name in needed if (now := digest(root, name)) and now != judged_from.get(name)}
+    digests = {name: digest(root, name) for name in needed}
+    return {name for name, now in digests.items() if now and now != judged_from.get(name)}
 
 
 def stamp(root: Path) -> list[tuple[str, int, int]]:
-    """What changes when any file that `read_content` reads does; costs no reading."""
+    """Return times and sizes of the files that `read_content` reads, to notice changes."""
     files = [root / CLAIMS, root / SKIPPED]
     with contextlib.suppress(OSError):
         files += [*root.glob(f"*/{NUMBERS}"), *root.glob(f"*/*{PICTURE}")]
-    found = []
+    stamps = []
     for file in files:
         with contextlib.suppress(OSError):
-            facts = file.lstat()
-            found.append((str(file), facts.st_mtime_ns, facts.st_size))
-    return sorted(found)
+            status = file.lstat()
+            stamps.append((str(file), status.st_mtime_ns, status.st_size))
+    return sorted(stamps)
 
 
 def runs_below(root: Path, problems: list[str]) -> list[Path]:
-    """The runs in a folder, links aside; what is left out is said."""
+    """Return the folders of the runs; name what is skipped in `problems`."""
     left_out: list[LeftOut] = []
-    found = find_runs(root, left_out=left_out)
-    problems += [one.why.replace(f"{root}/", "") for one in left_out]
-    return found
+    folders = find_runs(root, left_out=left_out)
+    problems += [entry.why.replace(f"{root}/", "") for entry in left_out]
+    return folders
 
 
 def safe_name(text: str) -> str:
-    """A file name of plain letters that no other text gets.
+    """Return a file name of plain letters that no other text gets.
 
     >>> safe_name("wd=1e-3/seed 0")
     'wd-1e-3-seed-0-123df2b9'
@@ -241,96 +325,113 @@ def safe_name(text: str) -> str:
 
 
 def check_folder(root: Path) -> Path:
-    """The folder of runs, or one line on why it is none."""
+    """Return the folder of runs; raise if it does not exist."""
     if not root.is_dir():
-        raise NclabError(f"Expected a folder with runs, got {root}, which is none.")
+        reason = "is a file" if root.exists() else "does not exist"
+        raise NclabError(f"Expected a folder with runs, but {root} {reason}.")
     return root
 
 
-def _experiment(
+def _read_experiment(
     folder: Path, root: Path, problems: list[str], damage: dict[str, str]
 ) -> ExperimentFolder | None:
-    """An experiment, None where a folder holds none; why its numbers cannot be read goes along."""
+    """Return the experiment in a folder, or None; add damaged numbers to `damage`."""
     try:
         names = list(list_folder(folder, root=root))
-    except OSError:  # as is said where runs are looked for
+    except OSError:  # the search for runs reports this folder
         return None
-    numbers_file, before = folder / NUMBERS, len(problems)
-    numbers = _json(numbers_file, problems, root)
+    file, before = folder / NUMBERS, len(problems)
+    numbers = _read_json(file, problems, root)
     if len(problems) > before:
         damage[folder.name] = problems[-1].partition("cannot be read: ")[2]
     elif numbers is not None and not isinstance(numbers, dict):
         damage[folder.name] = f"a JSON {type(numbers).__name__}, not an object"
+        problems.append(f"{folder.name}/{NUMBERS}: expected an object")
     pictures: dict[str, Picture] = {}
     for path in (folder / name for name in names if name.endswith(PICTURE)):
-        content = _json(path, problems, root)
+        content = _read_json(path, problems, root)
         try:
             if isinstance(content, dict):
                 pictures[path.name.removesuffix(PICTURE)] = from_json(content)
         except NclabError as error:
             problems.append(f"{path.relative_to(root)}: {error}")
-    # A figure without its numbers is better than none.
-    for path in (folder / name for name in names if name.endswith(".png") and numbers is not None):
-        pictures.setdefault(path.stem, Picture(path.stem, path.stem, ()))
+    if numbers is not None:  # show images even if their numbers are missing
+        for name in names:
+            if name.endswith(".png"):
+                stem = name.removesuffix(".png")
+                pictures.setdefault(stem, Picture(stem, stem, ()))
     figures = tuple(
-        Figure(folder.name, stem, picture, _images(folder, stem, names, root, problems))
+        Figure(folder.name, stem, picture, _read_images(folder, stem, names, root, problems))
         for stem, picture in pictures.items()
     )
     if numbers is None and not figures:
         return None
-    file = numbers_file if isinstance(numbers, dict) else None
-    kept = {} if numbers is None else read_numbers(numbers, f"{folder.name}/{NUMBERS}", problems)
-    return ExperimentFolder(folder.name, kept, figures, file)
+    is_object = isinstance(numbers, dict)
+    kept = _check_numbers(numbers, f"{folder.name}/{NUMBERS}", problems) if is_object else {}
+    return ExperimentFolder(folder.name, kept, figures, file if is_object else None)
 
 
-def _images(
+def _check_numbers(numbers: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+    """Return the numbers without a preset or seeds that pages could not show."""
+    kept = dict(numbers)
+    seeds = kept.get("seeds") or []
+    if not (isinstance(seeds, list) and all(type(seed) is int for seed in seeds)):
+        problems.append(f"{where}: expected a list of whole numbers as seeds")
+        del kept["seeds"]
+    if not isinstance(kept.get("preset"), str | None):
+        problems.append(f"{where}: expected a text as preset")
+        del kept["preset"]
+    return kept
+
+
+def _read_images(
     folder: Path, stem: str, names: Collection[str], root: Path, problems: list[str]
 ) -> dict[str, Path]:
-    found = {}
+    """Return the image files of a figure that can be shown, by suffix."""
+    images = {}
     for suffix in IMAGES:
-        if (name := f"{stem}{suffix}") in names:
-            try:
-                image = read_regular(folder / name, root=root)
-            except OSError as error:
-                problems.append(f"{folder.name}/{name} cannot be read: {error.strerror}")
-                continue
-            if suffix == ".svg" and not is_static_svg(image):
-                problems.append(
-                    f"{folder.name}/{name} is left out: it contains scripts or is not a valid SVG"
-                )
-            else:
-                found[suffix] = folder / name
-    return found
+        name = f"{stem}{suffix}"
+        if name not in names:
+            continue
+        try:
+            content = read_regular(folder / name, root=root)
+        except OSError as error:
+            problems.append(f"{folder.name}/{name} cannot be read: {error.strerror}")
+            continue
+        if suffix == ".svg" and not is_static_svg(content):
+            problems.append(f"{folder.name}/{name} is skipped: it is not an SVG without scripts")
+        else:
+            images[suffix] = folder / name
+    return images
 
 
 def is_static_svg(content: bytes) -> bool:
-    """Whether a file is an SVG image without scripts, event handlers and foreign content.
+    """Whether a file is an SVG image without scripts, event handlers and outside content.
 
     >>> is_static_svg(b'<svg xmlns="http://www.w3.org/2000/svg"><path d="M0 0"/></svg>')
     True
     >>> is_static_svg(b'<svg xmlns="http://www.w3.org/2000/svg"><g onclick="alert(1)"/></svg>')
     False
     """
-    if b"<!ENTITY" in content:
+    if b"<!ENTITY" in content or b"<?xml-stylesheet" in content:
         return False
     try:
         root = ElementTree.fromstring(content)
     except ElementTree.ParseError:
         return False
     for element in root.iter():
-        name = str(element.tag).rpartition("}")[2].lower()
-        if name in ACTIVE_ELEMENTS:
+        if str(element.tag).rpartition("}")[2].lower() in _ACTIVE_ELEMENTS:
             return False
-        for attribute, value in element.attrib.items():
-            attribute = attribute.rpartition("}")[2].lower()
+        for name, value in element.attrib.items():
+            attribute = name.rpartition("}")[2].lower()
             is_link = attribute == "href" and not value.startswith(("#", "data:image/"))
             if attribute.startswith("on") or is_link:
                 return False
     return True
 
 
-def _json(path: Path, problems: list[str], root: Path) -> Any:
-    """What a file holds; None where it is absent, damaged or elsewhere."""
+def _read_json(path: Path, problems: list[str], root: Path) -> Any:
+    """Return the value of a JSON file, or None if it is missing or damaged."""
     if not os.path.lexists(path):
         return None
     try:

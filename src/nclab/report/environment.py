@@ -1,28 +1,49 @@
-"""The template engine of the pages, and how values are written in them."""
+r"""The template engine of the pages, and mathematics as MathML.
+
+Formulas are written in TeX between dollars, such as `$w_k$`. latex2mathml turns them into MathML,
+so that pages need neither TeX nor the internet.
+"""
 
 import functools
+import html
 import json
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from nclab.errors import NclabError
 from nclab.report.content import safe_name
-from nclab.report.inline_math import typeset
 from nclab.text import number
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 TEMPLATES = Path(__file__).with_name("templates")
+FORMULAS = Path(__file__).with_name("formulas.json")
+"""Typeset formulas of the docstrings; docs/build_formulas.py writes this file."""
+
+
+class FormulaRow(TypedDict):
+    """A function whose docstring names a source."""
+
+    anchor: str
+    """Anchor in docs/formulas.md, to which claims link."""
+    key: str
+    """Key of the paper."""
+    place: str
+    name: str
+    summary: str
+    """First sentence of the docstring, as HTML."""
+    mathml: str
+    """Typeset formula; empty if the docstring has none."""
+    range: str
+    """Range of the values, as HTML."""
 
 
 @functools.cache
 def environment() -> "Environment":
-    """Templates escape every value and know no variable that is not given."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise NclabError("Pages need jinja2. Run `pip install jinja2`.") from error
+    """Return the template engine; it escapes all values and rejects unknown variables."""
+    import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -31,14 +52,14 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    plain = environment.filters["safe"]
+    mark_safe = environment.filters["safe"]
     environment.filters |= {
         "number": _number,
         "setting": _setting,
         "listed": lambda values: ", ".join(map(str, values)) if isinstance(values, list) else "",
         "pretty": pretty,
         "safe_name": safe_name,
-        "math": lambda text: plain(typeset(str(text))),
+        "math": lambda text: mark_safe(typeset(str(text))),
     }
     return environment
 
@@ -55,17 +76,83 @@ def _setting(value: Any) -> str:
 
 
 def command_line(text: str) -> str:
-    """A command as one would type it: programs by their name, scripts with what runs them.
+    """Return a command as a user would type it: without the folder of the program.
 
     >>> command_line("/home/me/.venv/bin/nclab sweep --out runs"), command_line("train.py 3")
     ('nclab sweep --out runs', 'python train.py 3')
     """
-    program, gap, rest = text.partition(" ")
+    program, space, arguments = text.partition(" ")
     if program.endswith(".py"):
         return f"python {text}"
-    return f"{program.rpartition('/')[2]}{gap}{rest}" if not program.startswith("'") else text
+    if program.startswith("'"):
+        return text
+    return f"{program.rpartition('/')[2]}{space}{arguments}"
 
 
 def pretty(value: Any) -> str:
-    """JSON that a person reads."""
+    """Return indented JSON."""
     return json.dumps(value, indent=1, ensure_ascii=False)
+
+
+def typeset(text: str) -> str:
+    r"""Return a text as HTML, with the formulas between dollars as MathML.
+
+    A formula that latex2mathml does not understand stays as it is.
+
+    >>> print(typeset(r"within $\epsilon$ of <b>"))  # doctest: +ELLIPSIS
+    within <math ...><mrow><mi>&#x003F5;</mi></mrow></math> of &lt;b&gt;
+    >>> typeset("it costs 5$")
+    'it costs 5$'
+    """
+    parts = re.split(r"\$([^$\n]+)\$", text)
+    made = []
+    for index, part in enumerate(parts):
+        if index % 2 == 0:
+            made.append(html.escape(part))
+            continue
+        try:
+            made.append(as_mathml(part, block=False))
+        except NclabError:
+            made.append(html.escape(f"${part}$"))
+    return "".join(made)
+
+
+def as_mathml(formula: str, *, block: bool) -> str:
+    r"""Return a TeX formula as MathML; raise if a part of it cannot be typeset.
+
+    >>> as_mathml(r"\arg x", block=False).partition("<mrow>")[2]
+    '<mo>arg</mo><mi>x</mi></mrow></math>'
+    """
+    from latex2mathml.converter import convert
+
+    known = re.sub(r"(\\[Bb]igg?[lr])\\\|", r"\1‖", formula)
+    known = known.replace(r"\arg", r"\operatorname{arg}")
+    try:
+        made = str(convert(known.strip(), display="block" if block else "inline"))
+    except Exception as error:
+        raise NclabError(f"Expected TeX that can be typeset, got {formula!r}.") from error
+    if "\\" in made:
+        unknown = ", ".join(re.findall(r"\\\w*", made))
+        raise NclabError(f"Expected TeX that can be typeset, got {unknown} in {formula!r}.")
+    return made
+
+
+@functools.cache
+def formulas() -> tuple[FormulaRow, ...]:
+    """Return every formula, in the order of docs/formulas.md."""
+    rows: list[FormulaRow] = json.loads(FORMULAS.read_text(encoding="utf-8"))
+    return tuple(rows)
+
+
+@functools.cache
+def formulas_of_metrics() -> dict[str, str]:
+    """Return the formula of every metric that has one, by the name of the metric.
+
+    >>> formulas_of_metrics()["cdnv"].startswith("<math")
+    True
+    """
+    from nclab.metrics.catalogue import BY_NAME
+
+    known = {row["name"]: row["mathml"] for row in formulas() if row["mathml"]}
+    found = {name: known.get(metric.function.__name__) for name, metric in BY_NAME.items()}
+    return {name: formula for name, formula in found.items() if formula}

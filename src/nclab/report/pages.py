@@ -16,9 +16,8 @@ from nclab.records.schema import last_layer
 from nclab.report.columns import AXES
 from nclab.report.compare import table
 from nclab.report.content import Content, ExperimentFolder, Figure, safe_name
-from nclab.report.environment import command_line, environment, pretty
-from nclab.report.formulas import formulas
-from nclab.report.run_data import MOST_ALARMS, summary
+from nclab.report.environment import command_line, environment, formulas, pretty
+from nclab.report.run_data import MAX_ALARMS, summary
 from nclab.report.run_follower import RunFollower
 from nclab.text import counted
 
@@ -186,7 +185,7 @@ class Pages:
             run={"slug": slug, **summary(run)},
             facts=[(name, value) for name, value in facts.items() if value is not None],
             config=pretty(manifest.config),
-            alarms=run.alarms[-MOST_ALARMS:],
+            alarms=run.alarms[-MAX_ALARMS:],
             thesis="pan2023" in self.content.papers,
             places=[AXES[name] for name in run.axes()],
         )

@@ -1,4 +1,4 @@
-"""What the page of one run draws: curves, class cosines and the 3-D picture, small enough."""
+"""Data for the page of one run: curves, cosines between classes and the 3-D picture."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -27,52 +27,53 @@ EVERY_LAYER = (
     "nc4_ncc_accuracy",
     "alpha",
 )
-"""Metrics that a small page keeps for every layer; of the last layer it keeps all."""
+"""Metrics that a small page keeps for every layer; for the last layer it keeps all."""
 FIRST = (
     *("train loss", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc1_within_variation"),
     *("nc2_equiangularity_means", "nc3_self_duality", "nc4_ncc_accuracy", "excess_loss"),
 )
-"""Metrics that a page draws before any is chosen."""
+"""Metrics that a page draws before the user selects others."""
 FIRST_OF_SAMPLES = (
     *("log_loss", "margin", "normalised_margin", "alignment", "nc2_norm_variation_means"),
     *("nc1_within_variation", "nc2_equiangularity_means", "nc3_self_duality", "kkt_epsilon"),
 )
-"""The same for the layer-peeled model."""
+"""First metrics for runs of the layer-peeled model."""
 SHOWN_FIRST = 9
 FINE = 1000
-"""Coordinates and cosines are whole thousandths."""
-MOST_CLASSES = 40
-MOST_ALARMS = 50
+"""Coordinates and cosines are stored as whole multiples of 1 / FINE."""
+MAX_CLASSES = 40
+MAX_ALARMS = 50
 
 
-class Room(NamedTuple):
-    """How much of a run a page holds."""
+class PageLimits(NamedTuple):
+    """Limits for the amount of data on the page of a run."""
 
     points: int = 400
-    """Of a curve."""
+    """Points of a curve."""
     frames: int = 60
-    """Of the class cosines and of the 3-D picture."""
-    spots: int = 200
-    """Features in the 3-D picture."""
-    everything: bool = True
-    """Every metric of every layer."""
+    """Frames of the animations of cosines and of the 3-D picture."""
+    samples: int = 200
+    """Samples in the 3-D picture."""
+    all_layers: bool = True
+    """Whether all metrics of all layers are kept."""
 
 
-def room_for(runs: int) -> Room:
-    """The room of each run in a report of many, which must stay small.
+def page_limits(runs: int) -> PageLimits:
+    """Return the limits for each run in a report of so many runs, which must stay small.
 
-    >>> room_for(3).points, room_for(60).points
+    >>> page_limits(3).points, page_limits(60).points
     (400, 120)
     """
     if runs <= 12:
-        return Room()
-    spots = max(60, min(100, 6000 // runs))
-    return Room(points=max(30, 7200 // runs), frames=24, spots=spots, everything=False)
+        return PageLimits()
+    samples = max(60, min(100, 6000 // runs))
+    points = max(30, 7200 // runs)
+    return PageLimits(points=points, frames=24, samples=samples, all_layers=False)
 
 
-def run_data(run: RunFollower, *, slug: str, room: Room | None = None) -> dict[str, Any]:
-    """Everything the page of a run draws, as plain JSON values."""
-    space = room or Room()
+def run_data(run: RunFollower, *, slug: str, limits: PageLimits | None = None) -> dict[str, Any]:
+    """Return everything that the page of a run draws, as plain JSON values."""
+    limits = limits or PageLimits()
     layers = run.layers()
     last = run.last_measurement()
     names = (metric for _, metric in run.names())
@@ -83,17 +84,17 @@ def run_data(run: RunFollower, *, slug: str, room: Room | None = None) -> dict[s
         "layers": layers,
         "metrics": [_without_meaning(metric) for metric in metrics],
         "first": _first(run, [metric["name"] for metric in metrics]),
-        "tables": _tables(run, space),
-        "cosines": _cosines(run, space),
-        "geometry": _geometry(run, space),
+        "tables": _tables(run, limits),
+        "cosines": _cosines(run, limits),
+        "geometry": _geometry(run, limits),
         "certificate": guarantees(last),
         "toward": _toward(run),
-        "warnings": run.alarms[-MOST_ALARMS:],
+        "warnings": run.alarms[-MAX_ALARMS:],
     }
 
 
 def summary(run: RunFollower) -> dict[str, Any]:
-    """A run in one line of a table."""
+    """Return the row of a run in a table."""
     state = run.state
     return {
         "name": run.name,
@@ -101,22 +102,22 @@ def summary(run: RunFollower) -> dict[str, Any]:
         "kind": run.manifest.kind,
         "state": state,
         "health": health_of(run.last_measurement() or None, state=state, alarms=run.alarms),
-        "alarms": sum(bool(one.get("severe", True)) for one in run.alarms),
+        "alarms": sum(bool(alarm.get("severe", True)) for alarm in run.alarms),
         "progress": run.progress,
         "why": str((run.end or {}).get("why") or ""),
-        "records": sum(columns.seen for columns in run.columns.values()),
+        "records": sum(columns.count for columns in run.columns.values()),
     }
 
 
 def describe(names: Iterable[str], classes: Any) -> list[dict[str, Any]]:
-    """Metrics in the order of the tables, with their meaning and their value at collapse.
+    """Return metrics in the order of the tables, with their meanings and values at collapse.
 
     >>> describe(["zeta", "min_intra"], 4)[0]
     {'name': 'min_intra', 'meaning': 'smallest mean cosine within a class', 'ideal': 1.0}
     """
     from nclab.metrics.catalogue import every_metric
 
-    rank = {name: place for place, name in enumerate(every_metric())}
+    rank = {name: index for index, name in enumerate(every_metric())}
     found = []
     for name in sorted(dict.fromkeys(names), key=lambda name: rank.get(name, len(rank))):
         metric = every_metric().get(name)
@@ -129,13 +130,13 @@ def describe(names: Iterable[str], classes: Any) -> list[dict[str, Any]]:
 
 
 def _without_meaning(metric: dict[str, Any]) -> dict[str, Any]:
-    """A metric as every page of a run needs it; what it means, they share."""
+    """Return a metric without its meaning, which all pages share."""
     ideal = metric["ideal"]
     return {"name": metric["name"], **({} if ideal is None else {"ideal": ideal})}
 
 
 def _toward(run: RunFollower) -> str:
-    """How far the training has come to its own optimum, in words; empty where none is known."""
+    """Return how close the training came to the optimum of its setting, or an empty text."""
     layer = next(iter(run.last_layers()), "")
     own, etf = (run.curve((layer, name), "step")[1] for name in ("target_distance", "etf_distance"))
     return progress(own, etf)
@@ -146,30 +147,30 @@ def _first(run: RunFollower, names: list[str]) -> list[str]:
     return [name for name in wanted if name in names][:SHOWN_FIRST] or names[:6]
 
 
-def _tables(run: RunFollower, room: Room) -> list[dict[str, Any]]:
+def _tables(run: RunFollower, limits: PageLimits) -> list[dict[str, Any]]:
     tables = []
     shown, last = run.axes(), run.last_layers()
     for kind, columns in run.columns.items():
-        places, values = columns.table(room.points)
+        places, values = columns.table(limits.points)
         kept = [
-            {"layer": layer, "metric": metric, "y": short(y)}
+            {"layer": layer, "metric": metric, "y": round_values(y)}
             for (layer, metric), y in values.items()
             if metric not in NOT_CURVES
             and any(value is not None for value in y)
-            and (room.everything or layer in ("", *last) or metric in EVERY_LAYER)
+            and (limits.all_layers or layer in ("", *last) or metric in EVERY_LAYER)
         ]
-        at = {AXES[name]: short(places[name], 9) for name in AXES if name in shown}
+        at = {AXES[name]: round_values(places[name], 9) for name in AXES if name in shown}
         tables.append({"kind": kind, **at, "columns": kept})
     return tables
 
 
-def _cosines(run: RunFollower, room: Room) -> dict[str, Any] | None:
-    """The class cosines of the last layer, one matrix a frame."""
+def _cosines(run: RunFollower, limits: PageLimits) -> dict[str, Any] | None:
+    """Return the cosines between classes of the last layer, a matrix for each frame."""
     frames: list[dict[str, Any]] = []
-    for record in run.measurements.records(room.frames):
+    for record in run.measurements.records(limits.frames):
         matrix = last_layer(record).get("inter_cosine") or []
-        flat = _fine(matrix, holes=True)
-        if flat is not None and 0 < len(matrix) <= MOST_CLASSES:
+        flat = _fine(matrix, allow_none=True)
+        if flat is not None and 0 < len(matrix) <= MAX_CLASSES:
             frames.append({**_moment(record), "values": flat})
     if not frames:
         return None
@@ -179,29 +180,29 @@ def _cosines(run: RunFollower, room: Room) -> dict[str, Any] | None:
     return {"classes": size, "fine": FINE, "frames": frames, **named}
 
 
-def _geometry(run: RunFollower, room: Room) -> list[dict[str, Any]]:
-    """The 3-D picture of every layer that has one."""
+def _geometry(run: RunFollower, limits: PageLimits) -> list[dict[str, Any]]:
+    """Return the 3-D pictures of all layers that have one."""
     by_layer: dict[str, list[dict[str, Any]]] = {}
     for record in run.geometry.records():
         by_layer.setdefault(str(record.get("layer") or ""), []).append(record)
-    most = max(2, room.frames // max(1, len(by_layer)))
+    most = max(2, limits.frames // max(1, len(by_layer)))
     names = class_names(last_layer(run.last_measurement()))
     named = {"names": names} if names else {}
     return [
         {"layer": layer, "fine": FINE, "frames": frames, **named}
         for layer, all_ in by_layer.items()
-        if (frames := _frames([all_[n] for n in evenly(len(all_), most)], room.spots))
+        if (frames := _frames([all_[n] for n in evenly(len(all_), most)], limits.samples))
     ]
 
 
-def _frames(records: list[dict[str, Any]], spots: int) -> list[dict[str, Any]]:
-    """Frames without those that are damaged, or of features that were not finite."""
+def _frames(records: list[dict[str, Any]], samples: int) -> list[dict[str, Any]]:
+    """Return the intact frames; features that are not finite make no frame."""
     frames = []
     for record in records:
         labels, points = (record.get(name) or [] for name in ("labels", "points"))
         if not (isinstance(labels, list) and isinstance(points, list)):
             continue
-        step = max(1, -(-len(points) // spots))
+        step = max(1, -(-len(points) // samples))
         seen = {name: _fine(record.get(name) or []) for name in ("means", "weights", "etf")}
         seen = {"points": _fine(points[::step]), **seen}
         if None not in seen.values():
@@ -217,30 +218,30 @@ def _moment(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fine(rows: Any, *, holes: bool = False) -> list[int | None] | None:
-    """The numbers of a matrix in whole thousandths, None if it is none.
+def _fine(rows: Any, *, allow_none: bool = False) -> list[int | None] | None:
+    """Return the numbers of a matrix as whole thousandths, or None if it is not a matrix.
 
-    >>> _fine([[0.5, 1.0]]), _fine([[0.5, None]]), _fine([[None]], holes=True), _fine([1])
+    >>> _fine([[0.5, 1.0]]), _fine([[0.5, None]]), _fine([[None]], allow_none=True), _fine([1])
     ([500, 1000], None, [None], None)
     """
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         return None
     flat = [value for row in rows for value in row]
-    if not all(is_number(value) or (holes and value is None) for value in flat):
+    if not all(is_number(value) or (allow_none and value is None) for value in flat):
         return None
     return [None if value is None else round(value * FINE) for value in flat]
 
 
-def short(values: Sequence[float | None], digits: int = 6) -> list[float | int | None]:
-    """As many digits as a screen can show.
+def round_values(values: Sequence[float | None], digits: int = 6) -> list[float | int | None]:
+    """Return the values with as many digits as a screen can show.
 
-    >>> short([0.123456789, 3.0, None])
+    >>> round_values([0.123456789, 3.0, None])
     [0.123457, 3, None]
     """
-    return [None if value is None else _short(value, digits) for value in values]
+    return [None if value is None else _round(value, digits) for value in values]
 
 
-def _short(value: float, digits: int) -> float | int | None:
+def _round(value: float, digits: int) -> float | int | None:
     if value != value or value in (float("inf"), float("-inf")):
         return None
     rounded = float(f"{value:.{digits}g}")

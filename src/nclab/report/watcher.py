@@ -1,4 +1,4 @@
-"""All runs of a folder, followed while they grow, for every page that looks at them."""
+"""All runs of a folder, followed while they grow, for all pages of the live server."""
 
 import threading
 import time
@@ -11,86 +11,86 @@ from nclab.report.columns import Key
 from nclab.report.compare import describe_all, row_of, table, with_axes
 from nclab.report.content import Content, read_content, runs_below, stamp
 from nclab.report.pages import Pages
-from nclab.report.run_data import run_data, short
+from nclab.report.run_data import round_values, run_data
 from nclab.report.run_follower import RunFollower
-from nclab.report.site import plotly_script, problem_of, slug_of
+from nclab.report.site import plotly_script, skipped_run, slug_of
 from nclab.report.sweep_figures import with_figures
 
 REFRESH_SECONDS = 0.4
-"""No journal is looked at more often."""
+"""Shortest time between two reads of the journals."""
 SEARCH_SECONDS = 1.0
-"""New runs and experiments are looked for as often as this."""
+"""Shortest time between two searches for new runs and experiments."""
 
 
 class Selection(NamedTuple):
-    """What a page compares."""
+    """The curves that a page compares."""
 
     metric: str = ""
     layer: str = "last"
     """`last`, `every`, or `=` and the name of a layer."""
-    place: str = "epoch"
+    axis: str = "epoch"
     more: tuple[str, ...] = ()
-    """Other metrics beside the first."""
+    """Further metrics."""
 
 
 class Watcher:
-    """Reads incrementally, at most once for all who ask; safe to ask from several threads."""
+    """Reads a folder of runs incrementally, once for all clients; several threads may use it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.runs: dict[str, RunFollower] = {}
         self.versions: dict[str, int] = {}
-        """By slug, a number that grows whenever the run does."""
+        """A number for every slug that increases whenever the run grows."""
         self.content: Content = read_content(root)
         self.plotly = plotly_script()
         self._problems: list[str] = []
-        self._odd: dict[Path, str] = {}
-        """Runs that could not be read, and why."""
+        self._unreadable: dict[Path, str] = {}
+        """Runs that could not be read, with the reasons."""
         self._lock = threading.Lock()
-        self._looked = self._searched = 0.0
+        self._last_refresh = self._last_search = 0.0
         self._stamp = stamp(root)
         self._rows: dict[str, dict[str, Any]] = {}
-        self._marks: dict[str, Any] = {}
-        """By slug, what its row was made from."""
+        self._row_keys: dict[str, Any] = {}
+        """Version, state and progress from which each row was made."""
         self._table: dict[str, Any] | None = None
 
-    def refresh(self, *, again: bool = False) -> None:
-        """Read what is new, unless someone just did; `again` reads it all the same."""
+    def refresh(self, *, force: bool = False) -> None:
+        """Read what is new, unless that was done a moment ago; with `force`, in any case."""
         with self._lock:
             now = time.monotonic()
-            if self._looked and now - self._looked < REFRESH_SECONDS and not again:
+            if self._last_refresh and now - self._last_refresh < REFRESH_SECONDS and not force:
                 return
-            if not self._searched or now - self._searched >= SEARCH_SECONDS or again:
+            if not self._last_search or now - self._last_search >= SEARCH_SECONDS or force:
                 self._search()
-                self._searched = time.monotonic()
+                self._last_search = time.monotonic()
             for slug, run in list(self.runs.items()):
                 try:
                     grown = run.refresh()
                 except RecordError as error:
                     del self.runs[slug]
-                    self._odd[run.folder] = problem_of(run.folder, self.root, error)
+                    self._unreadable[run.folder] = skipped_run(run.folder, self.root, error)
                     continue
                 if grown:
                     self.versions[slug] = self.versions.get(slug, 0) + 1
-            self._looked = time.monotonic()
+            self._last_refresh = time.monotonic()
 
     def _search(self) -> None:
+        """Find new runs, forget deleted ones, and read changed experiments."""
         known = {run.folder for run in self.runs.values()}
         self._problems = []
-        found = runs_below(self.root, self._problems)
-        self._odd = {folder: why for folder, why in self._odd.items() if folder in found}
-        for folder in found:
-            if folder in known or folder in self._odd:
+        folders = runs_below(self.root, self._problems)
+        self._unreadable = {path: why for path, why in self._unreadable.items() if path in folders}
+        for folder in folders:
+            if folder in known or folder in self._unreadable:
                 continue
             try:
                 run = RunFollower(folder, root=self.root)
-            except RecordError as error:  # looked at again: only its manifest was read
-                self._problems.append(problem_of(folder, self.root, error))
+            except RecordError as error:  # tried again at the next search
+                self._problems.append(skipped_run(folder, self.root, error))
                 continue
             self.runs[slug_of(run)] = run
-        there = set(found)
-        gone = [slug for slug, run in self.runs.items() if run.folder not in there]
-        for slug in gone:
+        deleted = [slug for slug, run in self.runs.items() if run.folder not in folders]
+        for slug in deleted:
             del self.runs[slug]
         self.runs = dict(sorted(self.runs.items(), key=lambda item: item[1].path))
         now = stamp(self.root)
@@ -99,27 +99,27 @@ class Watcher:
             self.content = read_content(self.root)
 
     def render(self, name: str) -> str | None:
-        """One page of this moment, None if there is no such page."""
-        with self._lock:  # runs grow meanwhile
+        """Return a page, or None if there is no such page."""
+        with self._lock:  # no run may grow meanwhile
             return self._pages().render(name)
 
     def live_page(self) -> str:
-        """The page on which runs are compared."""
+        """Return the page on which runs are compared."""
         with self._lock:
             return self._pages().live_page()
 
     def _pages(self) -> Pages:
         damaged = (run.problem for run in self.runs.values() if run.problem)
-        problems = (*self.content.problems, *self._problems, *self._odd.values(), *damaged)
-        content = replace(self.figured(), problems=problems)
+        problems = *self.content.problems, *self._problems, *self._unreadable.values(), *damaged
+        content = replace(self.content_with_figures(), problems=problems)
         return Pages(content, self.runs, plotly=self.plotly is not None, live=True)
 
-    def figured(self) -> Content:
-        """What the folder holds, with figures of its runs as they are now."""
+    def content_with_figures(self) -> Content:
+        """Return the content of the folder with current figures of its runs."""
         return with_figures(self.content, table(self.runs))
 
     def list_runs(self) -> list[dict[str, Any]]:
-        """Every run in one line, with what can be drawn of it."""
+        """Return a summary of every run, with its layers and metrics."""
         with self._lock:
             return [
                 {
@@ -131,16 +131,16 @@ class Watcher:
             ]
 
     def table(self) -> dict[str, Any]:
-        """The same as pages compare it, and every layer that some run has."""
+        """Return the table by which pages compare runs, and every layer that some run has."""
         with self._lock:
-            marks = {
+            keys = {
                 slug: (self.versions.get(slug, 0), run.state, run.progress)
                 for slug, run in self.runs.items()
             }
-            if self._table is None or marks != self._marks:
-                before, self._marks = self._marks, marks
+            if self._table is None or keys != self._row_keys:
+                before, self._row_keys = self._row_keys, keys
                 for slug, run in self.runs.items():
-                    if slug not in self._rows or before.get(slug) != marks[slug]:
+                    if slug not in self._rows or before.get(slug) != keys[slug]:
                         self._rows[slug] = row_of(slug, run)
                 layers = (layer for run in self.runs.values() for layer in run.layers())
                 rows = [self._rows[slug] for slug in self.runs]
@@ -149,7 +149,7 @@ class Watcher:
             return self._table
 
     def curves(self, selection: Selection, since: dict[str, int]) -> dict[str, Any]:
-        """The chosen curves of the runs that grew; `since` is brought up to date."""
+        """Return the selected curves of the runs that grew, and update the versions in `since`."""
         with self._lock:
             found = {}
             for slug, run in self.runs.items():
@@ -160,7 +160,7 @@ class Watcher:
             return found
 
     def run(self, slug: str) -> dict[str, Any] | None:
-        """What the page of a run draws, None if there is no such run."""
+        """Return what the page of a run draws, or None if there is no such run."""
         with self._lock:
             run = self.runs.get(slug)
             return None if run is None else run_data(run, slug=slug)
@@ -170,12 +170,12 @@ def _curves(run: RunFollower, selection: Selection) -> list[dict[str, Any]]:
     found = []
     for metric in (selection.metric, *selection.more):
         for key in _keys(run, metric, selection.layer):
-            x, y = run.curve(key, selection.place)
-            if not x and selection.place == "epoch":
-                x, y = run.curve(key, "step")  # a run that does not count epochs
+            x, y = run.curve(key, selection.axis)
+            if not x and selection.axis == "epoch":
+                x, y = run.curve(key, "step")  # the run does not count epochs
             if x:
                 about = {"metric": metric, "layer": key[0]}
-                found.append({**about, "x": short(x, 9), "y": short(y)})
+                found.append({**about, "x": round_values(x, 9), "y": round_values(y)})
     return found
 
 

@@ -1,0 +1,416 @@
+"""The web application of the live page: access checks, pages, numbers and events. Read-only."""
+
+import asyncio
+import contextlib
+import hmac
+import ipaddress
+import re
+import resource
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from nclab.report.columns import AXES
+from nclab.report.site import assets, compact_json, data_files, run_script
+from nclab.report.watcher import Selection, Watcher
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+"""Security headers of every response, errors included."""
+HEADER_SECONDS = 10.0
+"""Time in which a client must send the headers of a request."""
+MAX_CONNECTIONS = 512
+"""Connections at a time; fewer if the process may open fewer files."""
+PAUSE_SECONDS = 0.5
+"""Time between two events for a page that listens."""
+_LOOPBACK = {ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")}
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::[0-9]+)?")
+"""A Host header: an IPv6 address in brackets or a name, then an optional port."""
+_MEDIA_TYPES = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".json": "application/json",
+    ".csv": "text/csv",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".pdf": "application/pdf",
+}
+
+
+class Protocol(H11Protocol):
+    """The HTTP protocol of uvicorn with a time limit for headers and a limit of connections.
+
+    Clients that connect and send nothing could otherwise use up all file descriptors.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Close the connection at once if there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > connection_limit():
+            transport.abort()
+        else:
+            self._update_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle data; stop the clock once the headers are complete."""
+        super().data_received(data)
+        self._update_deadline()
+
+    def on_response_complete(self) -> None:
+        """Finish a response; start the clock if the next request has begun."""
+        super().on_response_complete()
+        self._update_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        self._cancel_deadline()
+
+    def _update_deadline(self) -> None:
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        is_idle = self.cycle is not None and self.timeout_keep_alive_task is not None
+        if is_answering or is_idle or self.transport.is_closing():
+            self._cancel_deadline()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a request that is not valid HTTP, with the headers of every response."""
+        body = f"{msg}\n".encode("ascii", "replace")
+        headers = {
+            "Content-Type": "text/plain; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Connection": "close",
+            **HEADERS,
+        }
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        head = "\r\n".join(["HTTP/1.1 400 Bad Request", *lines, "", ""])
+        self.transport.write(head.encode("ascii") + body)
+        self.transport.close()
+
+
+def connection_limit() -> int:
+    """Return the largest number of connections: half of the files that the process may open."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MAX_CONNECTIONS if files < 0 else max(8, min(MAX_CONNECTIONS, files // 2))
+
+
+class ReadOnlyAccess:
+    """Middleware that refuses foreign host names, all methods but GET and HEAD, and wrong tokens.
+
+    With a token, only clients that know it are answered. They pass it in the address, from which it
+    goes into a cookie, or in the header `Authorization: Bearer TOKEN`.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, *, token: str = "") -> None:
+        self._app, self._host, self._token = app, host, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                known = {name for name, _ in message["headers"]}
+                for name, value in HEADERS.items():
+                    if name.lower().encode() not in known:
+                        message["headers"].append((name.lower().encode(), value.encode()))
+            await send(message)
+
+        response = self._refuse(scope)
+        await (self._app if response is None else response)(scope, receive, send_with_headers)
+
+    def _refuse(self, scope: Scope) -> Response | None:
+        """Return the refusal of a request, or None if the request is allowed."""
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1 or not is_allowed_host(hosts[0].decode("latin-1"), self._host):
+            text = "Expected the name of this server as Host. Open the address that it printed.\n"
+            return PlainTextResponse(text, status_code=400)
+        if scope["method"] not in ("GET", "HEAD"):
+            text = "This server answers only GET and HEAD.\n"
+            return PlainTextResponse(text, status_code=405, headers={"Allow": "GET, HEAD"})
+        return self._check_token(Request(scope)) if self._token else None
+
+    def _check_token(self, request: Request) -> Response | None:
+        cookie = f"nclab-{(request.scope.get('server') or ('', 0))[1]}"
+        header = request.headers.get("authorization", "")
+        if self._is_token(header.removeprefix("Bearer ")):
+            return None
+        query = parse_qsl(request.scope["query_string"].decode("latin-1"))
+        if any(name == "token" and self._is_token(value) for name, value in query):
+            others = urlencode([(name, value) for name, value in query if name != "token"])
+            path = "/" + quote(request.scope["path"].lstrip("/\\"))  # never another server
+            response = RedirectResponse(f"{path}?{others}" if others else path, status_code=303)
+            response.set_cookie(cookie, self._token, httponly=True, samesite="strict")
+            return response
+        if self._is_token(request.cookies.get(cookie, "")):
+            return None
+        text = "Expected the token of this server. Open the complete address that it printed.\n"
+        return PlainTextResponse(text, status_code=403)
+
+    def _is_token(self, text: str) -> bool:
+        """Whether a text is the token; the comparison takes the same time for every text."""
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self._token.encode())
+
+
+def is_allowed_host(header: str, host: str) -> bool:
+    """Whether a Host header names this server.
+
+    A page on the internet could otherwise let its own name point to this machine, and read the
+    runs through the browser of their owner.
+
+    >>> is_allowed_host("localhost:80", "127.0.0.1"), is_allowed_host("evil.org:80", "127.0.0.1")
+    (True, False)
+    """
+    match = _HOST.fullmatch(header.strip().lower())
+    if match is None:
+        return False
+    name = match[1] or match[2]
+    address, own_address = _parse_address(name), _parse_address(host)
+    is_everywhere = own_address is not None and own_address.is_unspecified
+    if address is not None:  # nobody can let an address point elsewhere
+        return is_everywhere or address == own_address or address in _LOOPBACK
+    names = {"localhost", host.lower()}
+    if is_everywhere:
+        names.add(socket.gethostname().lower())
+    return match[1] is None and name in names
+
+
+def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+class Responses:
+    """Responses to all requests; paths are looked up in tables, never joined to a folder."""
+
+    def __init__(self, watcher: Watcher, stopping: Callable[[], bool]) -> None:
+        self._watcher, self._stopping = watcher, stopping
+        self._assets = dict(assets(watcher.plotly))
+
+    async def refreshed(self) -> Watcher:
+        """Return the watcher after it has read what is new."""
+        await asyncio.to_thread(self._watcher.refresh)
+        return self._watcher
+
+    async def warm_up(self) -> None:
+        """Read all runs before the first request."""
+        await asyncio.to_thread((await self.refreshed()).table)
+
+    async def live(self, request: Request) -> Response:
+        """Return the page on which runs are compared; its numbers come as events."""
+        return _page(await asyncio.to_thread(self._watcher.live_page))
+
+    async def page(self, request: Request) -> Response:
+        """Return a page of the report."""
+        name = request.path_params["name"]
+        watcher = await self.refreshed()
+        text = await asyncio.to_thread(watcher.render, name)
+        if text is None:  # perhaps the page of a run that has just started
+            await asyncio.to_thread(watcher.refresh, force=True)
+            text = await asyncio.to_thread(watcher.render, name)
+        return _not_found() if text is None else _page(text)
+
+    async def runs(self, request: Request) -> Response:
+        """Return a summary of every run."""
+        return _json((await self.refreshed()).list_runs())
+
+    async def run(self, request: Request) -> Response:
+        """Return everything that the page of one run draws."""
+        watcher = await self.refreshed()
+        data = await asyncio.to_thread(watcher.run, request.path_params["slug"])
+        return _not_found() if data is None else _json(data)
+
+    async def curves(self, request: Request) -> Response:
+        """Return the selected curves of all runs."""
+        watcher = await self.refreshed()
+        return _json(await asyncio.to_thread(watcher.curves, _selection(request), {}))
+
+    async def claims(self, request: Request) -> Response:
+        """Return every claim."""
+        return _json(list((await self.refreshed()).content.claims))
+
+    async def asset(self, request: Request) -> Response:
+        """Return a script or the style sheet."""
+        name = request.path_params["name"]
+        if name not in self._assets:
+            return _not_found()
+        media_type = _MEDIA_TYPES[Path(name).suffix]
+        headers = {"Cache-Control": "max-age=3600"} if name == "plotly.min.js" else {}
+        return Response(self._assets[name], media_type=media_type, headers=headers)
+
+    async def data(self, request: Request) -> Response:
+        """Return numbers or an image."""
+        kind, name = request.path_params["kind"], request.path_params["name"]
+        watcher = await self.refreshed()
+        content: str | bytes | None = None
+        if kind == "runs" and name.endswith(".js"):
+            data = await asyncio.to_thread(watcher.run, name.removesuffix(".js"))
+            content = None if data is None else run_script(data)
+        else:
+            folder = await asyncio.to_thread(watcher.content_with_figures)
+            if make := data_files(folder).get(f"{kind}/{name}"):
+                with contextlib.suppress(OSError):  # the file was deleted or replaced
+                    content = await asyncio.to_thread(make)
+        if content is None:
+            return _not_found()
+        media_type = _MEDIA_TYPES.get(Path(name).suffix, "application/octet-stream")
+        return Response(content, media_type=media_type)
+
+    async def events(self, request: Request) -> Response:
+        """Stream the selected curves: first all of them, then those that changed."""
+        stream = self._events(request, _selection(request))
+        return StreamingResponse(stream, media_type="text/event-stream")
+
+    async def changes(self, request: Request) -> Response:
+        """Stream an event whenever one run has grown."""
+        stream = self._changes(request, request.query_params.get("run", ""))
+        return StreamingResponse(stream, media_type="text/event-stream")
+
+    async def _events(self, request: Request, selection: Selection) -> AsyncIterator[str]:
+        since: dict[str, int] = {}
+        before: Any = None
+        while not self._stopping() and not await request.is_disconnected():
+            watcher = await self.refreshed()
+            table = await asyncio.to_thread(watcher.table)
+            if not selection.metric and (metric := _default_metric(table["metrics"])):
+                selection = selection._replace(metric=metric)
+                since.clear()
+            curves = await asyncio.to_thread(watcher.curves, selection, since)
+            message: dict[str, Any] = {"metric": selection.metric}
+            if curves:
+                message["curves"] = curves
+            message |= _table_changes(table, before)
+            if len(message) > 1 or before is None:
+                yield _event(message)
+            before = table
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _changes(self, request: Request, slug: str) -> AsyncIterator[str]:
+        before: int | None = None
+        yield ": connected\n\n"
+        while not self._stopping() and not await request.is_disconnected():
+            version = (await self.refreshed()).versions.get(slug)
+            if before is not None and version != before:
+                yield _event({"run": slug, "version": version})
+            before = version
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _table_changes(table: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the rows that changed, or the whole table if it has another shape.
+
+    >>> old, new = {"runs": [{"slug": "a"}]}, {"runs": [{"slug": "a", "state": "failed"}]}
+    >>> _table_changes(new, old), _table_changes(old, old)
+    ({'runs': [{'slug': 'a', 'state': 'failed'}]}, {})
+    """
+    if before is None:
+        return {**table, "whole": True}
+    if table is before:
+        return {}
+    others = {name: value for name, value in table.items() if name != "runs"}
+    slugs, slugs_before = ([row["slug"] for row in rows["runs"]] for rows in (table, before))
+    if slugs != slugs_before or any(before[name] != value for name, value in others.items()):
+        return {**table, "whole": True}
+    pairs = zip(table["runs"], before["runs"], strict=True)
+    changed = [row for row, old in pairs if row != old]
+    return {"runs": changed} if changed else {}
+
+
+def _default_metric(metrics: list[dict[str, Any]]) -> str:
+    """Return the metric that a page shows before the user selects one."""
+    known = [metric["name"] for metric in metrics]
+    wanted = [name for name in ("min_intra", "loss", "train loss") if name in known]
+    return next(iter([*wanted, *known]), "")
+
+
+def _selection(request: Request) -> Selection:
+    query = request.query_params
+    title = query.get("place")
+    axis = next((name for name, shown in AXES.items() if shown == title), "epoch")
+    metric, *more = query.getlist("metric") or [""]
+    return Selection(metric, query.get("layer", "last"), axis, tuple(more))
+
+
+def _event(value: Any) -> str:
+    return f"data: {compact_json(value)}\n\n"
+
+
+def _json(value: Any) -> Response:
+    return Response(compact_json(value), media_type="application/json")
+
+
+def _page(text: str) -> Response:
+    """Return a page; bytes of names that are no text become question marks."""
+    return HTMLResponse(text.encode("utf-8", "replace"))
+
+
+def _not_found() -> Response:
+    return PlainTextResponse("There is no such page.\n", status_code=404)
+
+
+def application(
+    root: Path,
+    *,
+    host: str = "127.0.0.1",
+    token: str = "",
+    stopping: Callable[[], bool] = lambda: False,
+) -> ASGIApp:
+    """Return the live page of a folder as an ASGI application."""
+    responses = Responses(Watcher(root), stopping)
+    routes = [
+        Route("/", responses.live),
+        Route("/live.html", responses.live),
+        Route("/api/runs", responses.runs),
+        Route("/api/curves", responses.curves),
+        Route("/api/events", responses.events),
+        Route("/api/changes", responses.changes),
+        Route("/api/run/{slug}", responses.run),
+        Route("/assets/{name}", responses.asset),
+        Route("/data/{kind}/{name}", responses.data),
+        Route("/data/claims.json", responses.claims),
+        Route("/{name:path}", responses.page),
+    ]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: object) -> AsyncIterator[None]:
+        first = asyncio.create_task(responses.warm_up())
+        yield
+        first.cancel()
+
+    pages = Starlette(routes=routes, lifespan=lifespan)
+    return ReadOnlyAccess(pages, host, token=token)  # outermost, so that it covers errors
