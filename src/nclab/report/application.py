@@ -5,7 +5,6 @@ import contextlib
 import hmac
 import ipaddress
 import re
-import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -43,8 +42,6 @@ HEADERS = {
 """Security headers of every response, errors included."""
 HEADER_SECONDS = 10.0
 """Time in which a client must send the headers of a request."""
-MAX_CONNECTIONS = 512
-"""Connections at a time; fewer if the process may open fewer files."""
 PAUSE_SECONDS = 0.5
 """Time between two events for a page that listens."""
 _LOOPBACK = {ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")}
@@ -62,20 +59,17 @@ _MEDIA_TYPES = {
 
 
 class Protocol(H11Protocol):
-    """The HTTP protocol of uvicorn with a time limit for headers and a limit of connections.
+    """The HTTP protocol of uvicorn with a time limit for headers.
 
-    Clients that connect and send nothing could otherwise use up all file descriptors.
+    Clients that connect and send nothing could otherwise keep all connections busy.
     """
 
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Close the connection at once if there are too many."""
+        """Start the clock."""
         super().connection_made(transport)
-        if len(self.connections) > connection_limit():
-            transport.abort()
-        else:
-            self._update_deadline()
+        self._update_deadline()
 
     def data_received(self, data: bytes) -> None:
         """Handle data; stop the clock once the headers are complete."""
@@ -118,12 +112,6 @@ class Protocol(H11Protocol):
         head = "\r\n".join(["HTTP/1.1 400 Bad Request", *lines, "", ""])
         self.transport.write(head.encode("ascii") + body)
         self.transport.close()
-
-
-def connection_limit() -> int:
-    """Return the largest number of connections: half of the files that the process may open."""
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MAX_CONNECTIONS if files < 0 else max(8, min(MAX_CONNECTIONS, files // 2))
 
 
 class ReadOnlyAccess:
