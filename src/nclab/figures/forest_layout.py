@@ -1,6 +1,6 @@
-"""Positions of everything in a forest plot, for both renderers.
+"""Positions of rows, intervals and texts in a forest plot, for both renderers.
 
-A row is one unit below the row before; effects reach from -1 to 1 across.
+The vertical axis points down, and effects reach from -1 to 1 on the horizontal axis.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ HOLLOW_LABEL = "here"
 
 
 class ForestRow(NamedTuple):
-    """Text at both ends and below it an interval; a heading has no interval.
+    """A line of text with an interval below it, or a heading, which has no interval.
 
     Values beyond -1 and 1 are drawn at the edge with an arrow; the text shows the real numbers.
     """

@@ -54,20 +54,20 @@ MOST_CLASSES = 2000
 MINI_CLASSES, MINI_PIXELS = 20, 120
 """Most classes of a small map, and its width in pixels."""
 SMALLEST_LOSS_RATIO = 1e-3
-"""Optimal loss / smallest class loss below which the optimum is not drawn: it flattens the rest."""
+"""Smallest ratio of optimal loss and smallest class loss at which the optimum is drawn."""
 
 
-def layer_picture(row: Row, *, name: str = "collapse", beside: Row | None = None) -> Picture:
+def layer_picture(row: Row, *, name: str = "collapse", other: Row | None = None) -> Picture:
     """Return a picture of one layer: cosines between classes, and each class with its ideal value.
 
-    `beside` is the same layer measured on other data; its classes are added to the panels.
+    `other` is the same layer measured on other data; its classes are added to the panels.
 
     >>> row = {"num_classes": 2, "classes": [0, 1], "intra_cosine": [1.0, 0.9],
     ...        "inter_cosine": [[1.0, -1.0], [-1.0, 0.9]]}
     >>> [panel.title for panel in layer_picture(row).panels]
     ['cosines between classes', 'every class']
     """
-    rows = [row] if beside is None else [row, beside]
+    rows = [row] if other is None else [row, other]
     panels: list[Panel | HeatMap] = []
     for part in rows:
         if matrix := part.get("inter_cosine"):
@@ -79,7 +79,7 @@ def layer_picture(row: Row, *, name: str = "collapse", beside: Row | None = None
         panels += _class_panels(rows)
     panels += frequency_panels(rows)
     title = f"Neural collapse of layer {row['layer']}" if row.get("layer") else "Neural collapse"
-    title += _split(row) if beside is None else ""
+    title += _split(row) if other is None else ""
     columns = len(panels) if len(panels) < 4 else 2
     return Picture(name, title, tuple(panels), columns, "", (3.4, 2.8))
 

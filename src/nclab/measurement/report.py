@@ -148,7 +148,7 @@ class Report(Displayed):
     def _picture(self) -> "Picture":
         if len(self.layers) < 2:
             test = None if self.test is None else self.test.last._picture_row()
-            return layer_picture(self.last._picture_row(), beside=test)
+            return layer_picture(self.last._picture_row(), other=test)
         rows = self._table_rows()
         return layers_picture(rows)
 

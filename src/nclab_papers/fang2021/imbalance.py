@@ -68,16 +68,16 @@ MODELS = {
     "quick": ((5, 5, 1.0), (3, 2, 1.5)),
     "paper": ((5, 5, 1.0), (5, 5, 2.0), (7, 3, 2.0), (3, 7, 2.0), (3, 2, 1.5)),
 }
-"""Layer-peeled models: majority classes, minority classes, and the root of the bounds' product."""
+"""Layer-peeled models: numbers of majority and minority classes, and the norm bound."""
 NEAR = 0.05
-"""Relative distance from the critical imbalance at which descent must merge the classes or not."""
+"""Relative distance below and above the critical imbalance at which descent is tested."""
 DIFFERENT, EQUAL = 1 - 1e-3, 1 - 1e-6
 """Largest cosine of different minority classifiers, and smallest cosine of equal ones."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of the study."""
+    """Networks, imbalances and weight decays of the study."""
 
     networks: FieldNetworks = field(default_factory=FieldNetworks)
     imbalances: tuple[int, ...] = (1, 3, 10, 30, 100)
@@ -248,7 +248,7 @@ study_claim = partial(claim, needs="fang2021_imbalance", figure="fang2021_imbala
     code="nclab_papers.shared.rows.slopes",
 )
 def minority_networks(numbers: Numbers) -> Finding:
-    """Judge the slope of the mean cosine per factor of ten of the imbalance."""
+    """Require that the mean cosine of minority classifiers rises with the imbalance."""
     rows = as_rows(numbers)
     ratios = sorted({float(row["ratio"]) for row in rows})
     rises = slopes(rows, plain("minority"), along="ratio", at=ratios, keys=("weight_decay",))
@@ -265,7 +265,7 @@ def minority_networks(numbers: Numbers) -> Finding:
     code="nclab_papers.fang2021.imbalance.mean_by_seed",
 )
 def finite_target(numbers: Numbers) -> Finding:
-    """Judge the distance from SELI minus the distance from the target."""
+    """Require that the distance from the target is smaller than the distance from SELI."""
     nearer = mean_by_seed(numbers, difference("from_seli", "from_target"))
     return judge_effects([Part("distance, SELI − target", nearer)], margin=0.01)
 
@@ -278,7 +278,7 @@ def finite_target(numbers: Numbers) -> Finding:
     "fang2021, Sec. Abstract “explaining and predicting common empirical patterns”",
 )
 def tail_angles(numbers: Numbers) -> Finding:
-    """Judge 0.1 minus the deviation, for each weight decay."""
+    """Require that the mean cosine is within 0.1 of its target, for each weight decay."""
 
     def closeness(row: Row) -> float:
         return 0.1 - math.fabs(float(row["minority"]) - float(row["target_minority"]))

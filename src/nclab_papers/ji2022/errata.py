@@ -90,9 +90,9 @@ ERRATA = (
         "ji2022, Sec. 4",
         "Gradient descent with learning rate 5 on the objective (4).",
         "On the mean of the losses, (4) divided by nK.",
-        "On the sum, rate 5 diverges from starts of size 0.01 and more. From smaller ones it stays "
-        "finite, mostly without collapse: after 10⁵ steps the normalised margin is 0.08 to 0.62 "
-        "from sizes 1e-10 to 1e-4. From 1e-12, which nobody would choose, it is about 0.9.",
+        "On the sum, rate 5 diverges from starts of size 0.01 and more. From smaller starts it "
+        "stays finite, mostly without collapse: after 10⁵ steps the normalised margin is 0.08 to "
+        "0.62 from sizes 1e-10 to 1e-4, and about 0.9 from the unusual size 1e-12.",
         ("ji2022/sec-4-setting",),
         confidence="likely",
     ),

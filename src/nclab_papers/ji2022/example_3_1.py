@@ -23,7 +23,7 @@ def example_multipliers() -> Array:
 
 
 def gradient_coefficient(scale: float) -> float:
-    r"""The factor c for which the gradient at the point is -c times the point.
+    r"""Return the factor c for which the gradient at the point is -c times the point.
 
     $$\frac{2+2e^{-2c^2}}{2+e^{-2c^2}+e^{2c^2}}$$
 
@@ -38,7 +38,7 @@ def gradient_coefficient(scale: float) -> float:
 
 
 def printed_gradient_coefficient(scale: float) -> float:
-    r"""The coefficient as the paper prints it: its denominator has two superfluous factors 2.
+    r"""Return the coefficient as printed; its denominator has two superfluous factors 2.
 
     $$\frac{2+2e^{-2c^2}}{2+2e^{-2c^2}+2e^{2c^2}}$$
 
@@ -53,7 +53,7 @@ def printed_gradient_coefficient(scale: float) -> float:
 
 
 def family_point(scale: float, beta: float) -> Array:
-    r"""A member of the paper's family of points with equal norm; beta = 0 is the example's point.
+    r"""Return a member of the paper's family of points of equal norm; beta = 0 is the example.
 
     $$\alpha^2+2\beta^2=1,\quad \alpha<0$$
 
@@ -67,19 +67,20 @@ def family_point(scale: float, beta: float) -> Array:
         raise NclabError(f"Expected |beta| <= sqrt(1/2), got {beta}.")
     alpha = -math.sqrt(1 - 2 * beta**2)
     block = np.array([[1.0, alpha], [alpha, 1.0]])
-    across = np.full((2, 2), beta)
-    matrix = scale * np.block([[block, across], [across, block]])
+    off_diagonal = np.full((2, 2), beta)
+    matrix = scale * np.block([[block, off_diagonal], [off_diagonal, block]])
     return np.concatenate([matrix, matrix])
 
 
 def family_change(scale: float, beta: float) -> float:
-    r"""Loss at a member of the family minus loss at the point, positive for small beta.
+    r"""Return the loss at a member of the family minus the loss at the point; > 0 for small beta.
 
     $$L(W',H')-L(W,H)$$
 
-    Source: ji2022, Eq. (11) (printed with <= 0 close to the point; false for this family)
+    Source: ji2022, Eq. (11) (printed as <= 0 close to the point, which is false for this family)
 
-    The point is still a strict saddle, see `landscape.classify`: the loss falls elsewhere.
+    The point is still a strict saddle (see `landscape.classify`): the loss falls in another
+    direction.
 
     >>> [f"{family_change(1.0, beta):.1e}" for beta in (-0.01, -0.3)]
     ['2.1e-05', '-2.1e-02']

@@ -73,7 +73,7 @@ FLOW_NEAR, FLOW_NEAR_WITHIN = 0.05, 0.02
 SLOW = 0.5
 """Power of t below which a fall is slow."""
 DIGITS = 6
-"""Significant digits of the curves that are kept for every seed."""
+"""Significant digits of the curves that every seed stores."""
 FEW_STEPS = 15
 """Steps in which normalised descent must pass plain descent."""
 COLLAPSING = 0.5
@@ -81,7 +81,7 @@ COLLAPSING = 0.5
 SCALES = (1e-12, 1e-8, 1e-2, 0.1)
 """Sizes of the starts in the check of the loss for learning rate 5."""
 USUAL = 1e-2
-"""Smallest start of the design; nobody trains from smaller ones."""
+"""Smallest start of the design; training never starts from smaller weights."""
 
 Samples = Mapping[str, list[dict[str, Any]]]
 """Samples of the runs descent, normalised and flow."""

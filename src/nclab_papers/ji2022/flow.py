@@ -1,4 +1,4 @@
-"""Gradient flow of ji2022: its limit directions are KKT points, and the loss falls at the margin.
+"""Gradient flow of ji2022: its limit directions, and how fast the loss falls along a direction.
 
 Along a ray that separates the classes the loss approaches the exponential of its smallest margin,
 as a sum of exponentials approaches its largest term: log L = -q_min r^2 up to a constant, at
@@ -298,7 +298,7 @@ def _speeds(preset: str) -> Numbers:
     code="nclab_papers.ji2022.flow.speed",
 )
 def sec_3_2_speeds(numbers: Numbers) -> Finding:
-    """Require speeds that equal the margins, differ by a factor of 2, and peak at a simplex."""
+    """Require that speeds equal margins, differ by a factor of 2, and are largest at a simplex."""
     evidence = (
         f"in {numbers['directions']} directions the speed of log L per squared radius is between "
         f"{number(numbers['slowest'])} and {number(numbers['fastest'])} of the speed of a simplex "

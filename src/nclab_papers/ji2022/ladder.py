@@ -1,6 +1,6 @@
 """Training on the way to Figure 3 of ji2022: VGG-13 at growing sizes, the cheapest first.
 
-Claim: what VGG-13 on FashionMNIST does at the paper's size, seen from the sizes below it.
+Claim: VGG-13 on FashionMNIST collapses at the paper's size, extrapolated from smaller sizes.
 Source: ji2022, Fig. 3
 
 A rung is one size of this ladder: images, width, batch norm and fully connected layers. All else,

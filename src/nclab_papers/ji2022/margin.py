@@ -145,17 +145,17 @@ def _ray(preset: str) -> Numbers:
     code="nclab.ulpm.separation.ray_value",
 )
 def remark_3_1(numbers: Numbers) -> Finding:
-    one, half = (
+    linear, half = (
         max(abs(row[f"power_{name}"] / row["by_search"] - 1) for row in numbers["rows"])
         for name in ("one", "half")
     )
     evidence = (
         f"compared with a search along the ray, half the squared norm over q_min has a relative "
-        f"error of {number(one)}; over sqrt(q_min), as printed, the error is {number(half)}"
+        f"error of {number(linear)}; over sqrt(q_min), as printed, the error is {number(half)}"
     )
     if half <= 1e-3:
         return Finding(Verdict.HOLDS, evidence, numbers)
-    return Finding(Verdict.CORRECTED if one <= 1e-3 else Verdict.REFUTED, evidence, numbers)
+    return Finding(Verdict.CORRECTED if linear <= 1e-3 else Verdict.REFUTED, evidence, numbers)
 
 
 def maximise_margin(problem: Problem, *, radius: float, seed: int) -> tuple[float, Array]:

@@ -1,4 +1,4 @@
-"""Remark 3.3 of ji2022: noise points along the escape directions of a saddle; when it escapes."""
+"""Remark 3.3 of ji2022: which noise makes descent escape from a saddle, and how soon."""
 
 import math
 from collections.abc import Mapping

@@ -333,12 +333,12 @@ def _convexity(preset: str) -> Numbers:
     """Evaluate the loss at two opposite points and at the point between them."""
     problem = Problem(4, 2, 5, "sum")
     theta = 2 * optimal_point(problem)
-    here, opposite, middle = (math.exp(log_loss(problem, s * theta)) for s in (1.0, -1.0, 0.0))
+    point, opposite, middle = (math.exp(log_loss(problem, s * theta)) for s in (1.0, -1.0, 0.0))
     logits = (theta[4:] @ theta[:4].T).astype(np.float64)
     correct = logits[np.arange(8), problem.labels]
     by_hand = float(np.sum(np.log(np.exp(logits).sum(1)) - correct))
     return {
-        "loss_here": here,
+        "loss_here": point,
         "loss_there": opposite,
         "loss_between": middle,
         "by_hand": by_hand,
@@ -355,13 +355,13 @@ def _convexity(preset: str) -> Numbers:
     code="nclab.ulpm.problem.log_loss",
 )
 def eq_4(numbers: Numbers) -> Finding:
-    here, there, between = (numbers[f"loss_{name}"] for name in ("here", "there", "between"))
+    point, opposite, between = (numbers[f"loss_{name}"] for name in ("here", "there", "between"))
     evidence = (
-        f"(W, H) and (-W, -H) both have the loss {number(here)}, but the point between them has "
+        f"(W, H) and (-W, -H) both have the loss {number(point)}, but the point between them has "
         f"{number(between)}, so the loss is not convex"
     )
-    not_convex = between > (here + there) / 2 and abs(here / there - 1) <= EXACT
-    right = not_convex and abs(here / numbers["by_hand"] - 1) <= EXACT
+    not_convex = between > (point + opposite) / 2 and abs(point / opposite - 1) <= EXACT
+    right = not_convex and abs(point / numbers["by_hand"] - 1) <= EXACT
     return holds_if(right, evidence, numbers)
 
 

@@ -55,7 +55,7 @@ DEEP = 4
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of the study."""
+    """Depths, widths, starts and weight decays of the study."""
 
     layers: tuple[int, ...] = (2, 3, 4, 5, 6)
     """Numbers of linear maps."""
@@ -356,7 +356,7 @@ def _with_counts(finding: Finding, rows: Sequence[Row]) -> Finding:
     code="nclab_papers.shared.rows.differences",
 )
 def width_favours_collapse(numbers: Numbers) -> Finding:
-    """Judge the rank at the largest width minus the rank at the smallest width."""
+    """Require that the rank at the largest width exceeds the rank at the smallest width."""
     widths = sorted(numbers["config"]["widths"])
     keys = tuple(key for key in CELL if key != "width")
     wide, narrow = (

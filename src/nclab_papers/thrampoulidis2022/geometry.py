@@ -16,7 +16,7 @@ from nclab_papers.shared.rows import of_the_source
     code="nclab_papers.fang2021.imbalance.mean_by_seed",
 )
 def networks_follow_seli(numbers: Numbers) -> Finding:
-    """Judge the distance of the classifier's Gram matrix from the ETF minus that from SELI."""
+    """Require that the classifier's Gram matrix is nearer to SELI than to the simplex ETF."""
     nearer = mean_by_seed(numbers, difference("from_etf", "from_seli"))
     finding = judge_effects([Part("distance, ETF − SELI", nearer)], margin=0.01)
     return of_the_source(finding, numbers)

@@ -71,7 +71,7 @@ NO_MOMENTUM = "sgd without momentum"
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of the study."""
+    """Networks, data sets, learning rates and weight decays of the study."""
 
     networks: FieldNetworks = field(default_factory=FieldNetworks)
     rates: tuple[float, ...] = (0.01, 0.03, 0.1)
@@ -254,7 +254,7 @@ def decoupled_does_not(numbers: Numbers) -> Finding:
     code="nclab_papers.shared.rows.differences",
 )
 def cannot_emerge(numbers: Numbers) -> Finding:
-    """Judge how far AdamW stays behind SGD in the metric where it lags most over all seeds.
+    """Require that AdamW stays behind SGD in the metric where it lags most.
 
     Collapse means all of NC0 to NC3. For each metric, the smallest value over all rates and weight
     decays counts. Only an AdamW that lags in no metric would contradict the claim.
@@ -297,7 +297,7 @@ def _smallest(rows: Sequence[Row], value: Value) -> dict[tuple[Any, ...], float]
     code="nclab_papers.shared.rows.differences",
 )
 def momentum_accelerates(numbers: Numbers) -> Finding:
-    """Judge log10(NC1 / loss) without momentum, at ten times the rate, minus with momentum."""
+    """Require that NC1 / loss is larger without momentum, at ten times the learning rate."""
     rows = as_rows(numbers)
     keys = (*CELL, "weight_decay")
 
@@ -361,7 +361,7 @@ def adamw_matched(numbers: Numbers) -> Finding:
     code="nclab_papers.shared.rows.differences",
 )
 def centred_and_raw(numbers: Numbers) -> Finding:
-    """Judge NC3 with raw class means minus NC3 with centred class means."""
+    """Require that NC3 is larger with raw class means than with centred class means."""
     rows = having(as_rows(numbers), optimizer="adamw", weight_decay=1.0)
     raw, centred = (by_cell(rows, log10(column), *CELL) for column in ("raw_nc3", "nc3"))
     part = Part("NC3 raw − centred", differences(raw, centred))
@@ -376,7 +376,7 @@ def centred_and_raw(numbers: Numbers) -> Finding:
     "zhao2026, Def. of NC0 “whose convergence to zero is a necessary condition”",
 )
 def parity(numbers: Numbers) -> Finding:
-    """Judge NC0 of AdamW at weight decay 3, odd minus even numbers of classes."""
+    """Require that NC0 of AdamW at weight decay 3 is larger for odd numbers of classes."""
     rows = having(as_rows(numbers), optimizer="adamw", weight_decay=3.0)
     cells = by_cell(rows, plain("nc0"), "rate", "data", "classes")
     every = [int(classes) for classes in numbers["config"]["classes"]]

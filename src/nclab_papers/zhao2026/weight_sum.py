@@ -89,11 +89,11 @@ def gather_necessary(preset: str) -> dict[str, Any]:
         "zhao2026, Sec. Abstract",
         tolerance=ROUNDING * np.maximum(1.0, np.array(right)),
     )
-    known = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
+    example = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
     return {
         **tally(inequality),
         "tightest": float((inequality.left / inequality.right).max()),
-        "hand_error": relative_error((nc0_weight_mean(known), math.sqrt(0.5))),
+        "hand_error": relative_error((nc0_weight_mean(example), math.sqrt(0.5))),
     }
 
 

@@ -79,7 +79,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of the study."""
+    """Networks, data sets and weight decays of the study."""
 
     networks: FieldNetworks = field(default_factory=FieldNetworks)
     data: tuple[FieldData, ...] = ("teacher", "fashion")
@@ -304,7 +304,7 @@ def generalise_alike(numbers: Numbers) -> Finding:
     "zhou2022, Sec. Abstract “Based on the unconstrained feature model assumption”",
 )
 def gap_of_the_target(numbers: Numbers) -> Finding:
-    """Judge 0.1 minus the deviation of log10 of the gaps, for each loss."""
+    """Require that log10 of the logit gap is within 0.1 of its prediction, for each loss."""
     rows = as_rows(numbers)
     parts = [
         Part(

@@ -1,4 +1,4 @@
-"""Example 3.1, fact by fact, with the paper's slips."""
+"""The facts of Example 3.1, with the errors of the paper."""
 
 import math
 
@@ -22,51 +22,51 @@ from tests.ulpm.golden import GOLDEN
 FACTS = GOLDEN["example_3_1"]
 
 
-def test_multipliers_make_it_a_kkt_point_that_is_not_optimal() -> None:
+def test_the_point_is_a_kkt_point_but_not_optimal() -> None:
     problem = example_problem()
-    given = certify(problem, example_point(), example_multipliers())
-    assert given.residual < 1e-12
-    assert given.kind() == "KKT point"
-    assert given.gap == pytest.approx(1 / 3)
+    certificate = certify(problem, example_point(), example_multipliers())
+    assert certificate.residual < 1e-12
+    assert certificate.kind() == "KKT point"
+    assert certificate.gap == pytest.approx(1 / 3)
     np.testing.assert_allclose(
-        certify(problem, example_point()).multipliers, given.multipliers, atol=1e-12
+        certify(problem, example_point()).multipliers, certificate.multipliers, atol=1e-12
     )
-    np.testing.assert_allclose(given.theta, example_point(math.sqrt(0.5)))
+    np.testing.assert_allclose(certificate.theta, example_point(math.sqrt(0.5)))
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0, 2.0])
-def test_gradient_is_along_the_point_with_the_right_coefficient(scale: float) -> None:
+def test_the_gradient_is_parallel_to_the_point(scale: float) -> None:
     value, gradient = log_gradient(example_problem(), example_point(scale))
     expected = -gradient_coefficient(scale) * example_point(scale)
     np.testing.assert_allclose(gradient * math.exp(value), expected, atol=1e-14)
 
 
-def test_printed_coefficient_is_another() -> None:
+def test_the_printed_coefficient_differs() -> None:
     assert gradient_coefficient(1.0) == pytest.approx(FACTS["coefficient"], abs=5e-8)
     printed = printed_gradient_coefficient(1.0)
     assert printed == pytest.approx(FACTS["printed_coefficient"], abs=5e-8)
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 1.5])
-def test_it_is_a_strict_saddle(scale: float) -> None:
-    found = classify(example_problem(), example_point(scale))
-    assert found.kind is PointKind.strict_saddle
+def test_the_point_is_a_strict_saddle(scale: float) -> None:
+    point = classify(example_problem(), example_point(scale))
+    assert point.kind is PointKind.strict_saddle
     expected = FACTS["smallest_eigenvalue"][str(scale)]
-    assert found.smallest_eigenvalue == pytest.approx(expected, abs=1e-4)
-    assert found.negative_eigenvalues == FACTS["negative_eigenvalues"]
+    assert point.smallest_eigenvalue == pytest.approx(expected, abs=1e-4)
+    assert point.negative_eigenvalues == FACTS["negative_eigenvalues"]
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 1.5])
-def test_decrease_along_the_escape_matches_its_prediction(scale: float) -> None:
+def test_the_loss_falls_along_the_escape_as_predicted(scale: float) -> None:
     for angle in (0.003, 0.01):
-        way = escape(example_problem(), example_point(scale), angle=angle)
-        assert way is not None
-        assert way.order == 2
-        assert way.actual == pytest.approx(way.predicted, rel=0.01)
-        assert abs(float(np.vdot(way.direction, example_point()))) < 1e-10
+        step = escape(example_problem(), example_point(scale), angle=angle)
+        assert step is not None
+        assert step.order == 2
+        assert step.actual == pytest.approx(step.predicted, rel=0.01)
+        assert abs(float(np.vdot(step.direction, example_point()))) < 1e-10
 
 
-def test_the_papers_family_goes_up_before_it_goes_down() -> None:
+def test_the_loss_along_the_papers_family_rises_before_it_falls() -> None:
     for beta, change in FACTS["family_change"].items():
         assert family_change(1.0, float(beta)) == pytest.approx(change, rel=0.03)
     assert all(family_change(0.5, beta) > 0 for beta in np.linspace(-0.7, -0.01, 30))
@@ -75,7 +75,7 @@ def test_the_papers_family_goes_up_before_it_goes_down() -> None:
         assert norms[0] == pytest.approx(norms[1])
 
 
-def test_who_leaves_the_ray_and_who_does_not() -> None:
+def test_only_noise_in_every_coordinate_leaves_the_plane() -> None:
     runs = run_escape()
     assert runs.stuck.last.step == 10_000
     assert off_ray(runs.stuck.theta) < 1e-12
@@ -99,7 +99,7 @@ def test_the_flow_leaves_the_ray_in_proportion_to_the_norm() -> None:
     assert growth[1] == pytest.approx(growth[0], rel=0.01)
 
 
-def test_scales_that_make_no_sense() -> None:
+def test_invalid_scales_raise() -> None:
     with pytest.raises(NclabError, match="positive scale"):
         example_point(0.0)
     with pytest.raises(NclabError, match="sqrt"):

@@ -1,4 +1,4 @@
-"""Example 3.1 of ji2022: the verdicts follow the runs, the figures hold their arrays."""
+"""Example 3.1 of ji2022: verdicts follow the runs, and figures hold their arrays."""
 
 import copy
 from pathlib import Path
@@ -28,12 +28,12 @@ def test_the_point_is_a_strict_saddle_at_every_scale(numbers: dict[str, Any]) ->
 
 
 def test_only_noise_in_every_coordinate_escapes(numbers: dict[str, Any]) -> None:
-    assert [one["seed"] for one in numbers["per_seed"]] == [0, 1]
-    for one in numbers["per_seed"]:
-        assert one["stuck"]["off_ray"] < 1e-12
-        assert one["stochastic"]["off_plane"] < 1e-9
-        assert one["noisy"]["off_plane"] > 0.1
-        assert one["settled"]["normalised_margin"] > 0.999
+    assert [seed["seed"] for seed in numbers["per_seed"]] == [0, 1]
+    for ends in numbers["per_seed"]:
+        assert ends["stuck"]["off_ray"] < 1e-12
+        assert ends["stochastic"]["off_plane"] < 1e-9
+        assert ends["noisy"]["off_plane"] > 0.1
+        assert ends["settled"]["normalised_margin"] > 0.999
     assert STUCK.judge(numbers).verdict is Verdict.HOLDS
     assert NOISE.judge(numbers).verdict is Verdict.CORRECTED
 
@@ -46,7 +46,7 @@ def test_verdicts_follow_the_worst_seed(numbers: dict[str, Any]) -> None:
     assert NOISE.judge(wrong).verdict is Verdict.REFUTED
 
 
-def test_claims_are_judged_from_the_experiment(numbers: dict[str, Any]) -> None:
+def test_claims_use_the_numbers_of_the_experiment(numbers: dict[str, Any]) -> None:
     for claim in (STUCK, NOISE):
         assert claim.check(numbers=numbers).evidence == claim.judge(numbers).evidence
 
@@ -60,14 +60,14 @@ def test_the_tables_have_every_scale_and_run(numbers: dict[str, Any]) -> None:
 
 
 def test_figures_hold_the_samples(numbers: dict[str, Any], tmp_path: Path) -> None:
-    escape, around = saddle.pictures(numbers)
+    escape, loss_map = saddle.pictures(numbers)
     assert isinstance(escape.panels[0], Panel)
     names = [series.label for series in escape.panels[0].series]
     assert names[:2] == ["plain descent", "stochastic descent"]
     last = numbers["samples"]["settled"][-1]["normalised_margin"]
     assert escape.panels[0].series[3].y[-1] == last
-    assert isinstance(around.panels[0], HeatMap)
-    values = np.array(around.panels[0].values, dtype=float)
+    assert isinstance(loss_map.panels[0], HeatMap)
+    values = np.array(loss_map.panels[0].values, dtype=float)
     assert values[30, 30] == 0.0
     assert values.min() < -0.05
     write_results(saddle.pictures(numbers), numbers, tmp_path)
