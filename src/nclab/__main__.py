@@ -1,4 +1,4 @@
-"""`python -m nclab`, the same as the `nclab` command; Ctrl-C is one line from the first import."""
+"""Entry point of the `nclab` command and of `python -m nclab`; Ctrl-C prints one line."""
 
 import os
 import signal
@@ -6,15 +6,15 @@ from typing import Any
 
 
 def _stop_at_once(*_: Any) -> None:
-    """While modules are imported there is nothing that would have to be ended in good order."""
+    """Exit at Ctrl-C while modules are imported, when there is nothing to clean up."""
     os.write(2, b"nclab: Stopped.\n")
     os._exit(128 + signal.SIGINT)
 
 
 def run() -> None:
-    """Entry point."""
+    """Import the command line and run it."""
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # else whoever started us wants it otherwise
+    if before is signal.default_int_handler:  # keep any other handler of the parent process
         signal.signal(signal.SIGINT, _stop_at_once)
     from nclab.cli.main import run as command
 

@@ -191,10 +191,10 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
         (("--smoothing", 2), "0 <= smoothing < 1, got 2"),
         (
             ("--smoothing", 0.2),
-            "--smoothing only with a --loss that reads it, got it with cross_entropy",
+            "--smoothing only with a --loss that uses it, got it with cross_entropy",
         ),
         (("--loss", "mse,focal", "--smoothing", "0.2,0.3"), "got it with mse, focal"),
-        (("--tail", "exponential"), "--tail only with a --imbalance that reads it, got it with 1"),
+        (("--tail", "exponential"), "--tail only with a --imbalance that uses it, got it with 1"),
         (("--features", 0), "features to be an integer of at least 1, got 0"),
         (("--rate", "0.1,fast"), "numbers in --rate, got 'fast'"),
         (("--width", "8,8"), "--width without repetition, got 8,8"),
@@ -203,7 +203,10 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
             "--loss as one of cross_entropy, label_smoothing, focal, mse",
         ),
         (("--loss", ","), "at least one value of --loss, got none"),
-        (("--both", "width"), "--both with bias, head-bias, drop-last, nesterov, standardise; got"),
+        (
+            ("--both", "width"),
+            "--both to name bias, head-bias, drop-last, nesterov",
+        ),
         (("--both", "standardise"), "--standardise with a file"),
         (
             ("--data", "teacher,modular", "--components", "5,6"),

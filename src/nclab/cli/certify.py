@@ -36,8 +36,7 @@ def command(
         float, typer.Option(help="Norm of the bias after subtracting its mean.")
     ] = 0.0,
     delta: Annotated[
-        float | None,
-        typer.Option(help="Share of classes and pairs that the bounds may ignore."),
+        float | None, typer.Option(help="Share of classes and pairs that the bounds may ignore.")
     ] = None,
     weight_decay: Annotated[
         float | None, typer.Option(help="Describe the optimum with this weight decay instead.")

@@ -12,6 +12,7 @@ from nclab.cli.shared import (
     EngineName,
     EngineOption,
     JsonOption,
+    WorkersOption,
     open_engine,
     print_json,
     print_table,
@@ -56,15 +57,13 @@ def command(
         typer.Option("--one-pass", help="Read the features once; skip metrics that need more."),
     ] = False,
     metrics: Annotated[
-        str,
-        typer.Option(help="'default', 'all' (adds expensive metrics), or names with commas."),
+        str, typer.Option(help="'default', 'all' (adds expensive metrics), or names with commas.")
     ] = "default",
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show every scalar with its 95 % interval.")
     ] = False,
     shuffled_labels: Annotated[
-        bool,
-        typer.Option("--shuffled-labels", help="Also show the scores of shuffled labels."),
+        bool, typer.Option("--shuffled-labels", help="Also show the scores of shuffled labels.")
     ] = False,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Skip classes without samples.")
@@ -107,14 +106,7 @@ def command(
     ] = False,
     engine: EngineOption = EngineName.local,
     address: AddressOption = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="<int>",
-            help="Number of processes for shards, by default one per core; 0 uses this process.",
-            min=0,
-        ),
-    ] = None,
+    workers: WorkersOption = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Skip shards that cannot be read.")
     ] = False,
@@ -126,8 +118,7 @@ def command(
         ),
     ] = None,
     memory: Annotated[
-        str | None,
-        typer.Option(help="Memory limit besides the features, for example 8GB."),
+        str | None, typer.Option(help="Memory limit besides the features, for example 8GB.")
     ] = None,
 ) -> None:
     """Measure the neural collapse of saved features and of their classifier.
@@ -142,11 +133,7 @@ def command(
     if labels is not None and shards:
         raise NclabError(f"Expected --labels with one FILE, got it with {len(shards)}.")
     test_shards = [] if test is None else _shards([test])
-    file_options = {
-        "shuffled_labels": shuffled_labels,
-        "soft": soft,
-        "next_tokens": next_tokens,
-    }
+    file_options = {"shuffled_labels": shuffled_labels, "soft": soft, "next_tokens": next_tokens}
     shard_flags = {
         "--engine": engine is not EngineName.local,
         "--address": address is not None,
@@ -157,8 +144,7 @@ def command(
     if shards or test_shards:
         flags = {f"--{name.replace('_', '-')}": value for name, value in file_options.items()}
         _reject_flags(
-            flags,
-            f"a single .npz or .safetensors file, got {len(shards or test_shards)} shards",
+            flags, f"a single .npz or .safetensors file, got {len(shards or test_shards)} shards"
         )
     else:
         _reject_flags(shard_flags, "several files or a folder, got one file")

@@ -9,9 +9,8 @@ import dataclasses
 import inspect
 import itertools
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -42,8 +41,9 @@ class Option(NamedTuple):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Accepted words, if the type is a Literal."""
-        return (*get_args(self.kind), *self.extra_choices)
+        """Accepted words; empty unless the type is a Literal."""
+        is_literal = get_origin(self.kind) is Literal
+        return (*get_args(self.kind), *self.extra_choices) if is_literal else ()
 
     @property
     def flag(self) -> str:
@@ -104,8 +104,7 @@ class Options:
         }
 
     def _values(self, option: Option) -> tuple[Any, ...]:
-        value = self.values[option.name]
-        return _read_several(option, value) if option.several else (_read_value(option, value),)
+        return _read_values(option, self.values[option.name])
 
 
 Configs = Mapping[str, Options]
@@ -207,41 +206,33 @@ def _build(config: Any, prefix: str, values: Mapping[str, Any], known: Mapping[s
 
 
 def _parameter(option: Option, panel: str) -> inspect.Parameter:
-    """Return the parameter from which typer makes an option."""
-    kind, default = option.kind, option.default
-    flags = [option.flag] if default is False else []  # typer adds --no-... if the default is true
-    metavar = None
-    if option.several and kind is not bool:
-        kind, default, metavar = _list_parameter(option)
-    elif get_origin(kind) is tuple:
-        kind, default = str, ",".join(map(_text, default))
-    elif get_origin(kind) is Literal:
-        choices: Any = StrEnum  # mypy does not support enums that are created at run time
-        kind = choices(option.name, {value: value for value in get_args(kind)})
-        default = kind(default)
+    """Return the parameter from which typer makes an option; all but switches are texts."""
+    kind, default, flags, metavar = option.kind, option.default, [], None
+    if kind is bool:
+        flags = [option.flag] if default is False else []  # typer adds --no-... if it is true
+    else:
+        values = default if isinstance(default, tuple) else (default,)
+        kind = str if default is not None else str | None
+        default = ",".join(map(_text, values)) if default is not None else None
+        metavar = _metavar(option)
     about = typer.Option(*flags, help=option.help, rich_help_panel=panel, metavar=metavar)
+    annotation: Any = Annotated[kind, about]
     return inspect.Parameter(
-        option.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind, about],
+        option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
 
 
-def _list_parameter(option: Option) -> tuple[Any, str | None, str]:
-    """Return type, default and metavar of an option that accepts several values."""
-    if option.default is None:
-        return str | None, None, f"<{_scalar(option.kind).__name__}>,…"
+def _metavar(option: Option) -> str:
+    """Return the kind of value in the help, for example <int>, <sgd|adam>,… or <list>/…."""
     if get_origin(option.kind) is tuple:
-        return str, ",".join(map(_text, option.default)), "<list>/…"
-    if get_origin(option.kind) is Literal:
-        return str, option.default, f"<{'|'.join(option.choices)}>,…"
-    return str, _text(option.default), f"<{_scalar(option.kind).__name__}>,…"
+        return "<list>/…" if option.several else "<list>"
+    word = "|".join(option.choices) or _scalar(option.kind).__name__
+    return f"<{word}>,…" if option.several else f"<{word}>"
 
 
 def _scalar(kind: Any) -> Any:
-    """Return the type of a field without None."""
-    return next((one for one in get_args(kind) if one is not type(None)), kind)
+    """Return the type of a field without None, or of the items of a tuple."""
+    return next((item for item in get_args(kind) if item is not type(None)), kind)
 
 
 def _text(value: Any) -> str:
@@ -250,55 +241,41 @@ def _text(value: Any) -> str:
     return min(scientific(value), f"{value:g}", key=len)
 
 
-def _read_value(option: Option, value: Any) -> Any:
-    """Return the value of a field: plain values, and tuples from comma-separated text."""
-    if isinstance(value, Enum):
-        return value.value
-    if get_origin(option.kind) is not tuple:
-        return value
-    kind = get_args(option.kind)[0]
-    return tuple(_read_number(part, kind, option.flag) for part in _parts(value))
-
-
-def _read_several(option: Option, value: Any) -> tuple[Any, ...]:
-    """Return comma-separated values; slashes separate lists."""
-    if not isinstance(value, str):
-        return value if isinstance(value, tuple) else (value,)
-    kind = option.kind
-    if get_origin(kind) is tuple:
-        values: tuple[Any, ...] = tuple(_read_value(option, part) for part in value.split("/"))
-    elif get_origin(kind) is Literal:
-        values = tuple(_parts(value))
-        for word in values:
-            if word not in option.choices:
-                known = ", ".join(option.choices)
-                raise NclabError(f"Expected {option.flag} as one of {known}; got {word!r}.")
+def _read_values(option: Option, text: Any) -> tuple[Any, ...]:
+    """Return the values of an option: commas separate values, slashes separate lists."""
+    if not isinstance(text, str):  # switches, and options without a value
+        return text if isinstance(text, tuple) else (text,)
+    if get_origin(option.kind) is tuple:
+        lists = text.split("/") if option.several else [text]
+        values: tuple[Any, ...] = tuple(_read_words(option, part.split(",")) for part in lists)
     else:
-        empty = {"none": None} if type(None) in get_args(kind) else {}
-        values = tuple(
-            empty[part] if part in empty else _read_number(part, _scalar(kind), option.flag)
-            for part in _parts(value)
-        )
+        values = _read_words(option, text.split(",") if option.several else [text])
     if not values:
         raise NclabError(f"Expected at least one value of {option.flag}, got none.")
     if len(set(values)) < len(values):
-        raise NclabError(f"Expected {option.flag} without repetition, got {value}.")
+        raise NclabError(f"Expected {option.flag} without repetition, got {text}.")
     return values
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+def _read_words(option: Option, words: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(_read_word(option, word.strip()) for word in words if word.strip())
 
 
-def _read_number(part: str, kind: Any, flag: str) -> Any:
-    """Convert a word to a number if the kind is one."""
+def _read_word(option: Option, word: str) -> Any:
+    """Convert a word to a number, None or one of the choices."""
+    if word == "none" and type(None) in get_args(option.kind):
+        return None
+    if option.choices and word not in option.choices:
+        known = ", ".join(option.choices)
+        raise NclabError(f"Expected {option.flag} as one of {known}; got {word!r}.")
+    kind = _scalar(option.kind)
     if kind not in (int, float):
-        return part
+        return word
     try:
-        return kind(part)
+        return kind(word)
     except ValueError:
         expected = "integers" if kind is int else "numbers"
-        raise NclabError(f"Expected {expected} in {flag}, got {part!r}.") from None
+        raise NclabError(f"Expected {expected} in {option.flag}, got {word!r}.") from None
 
 
 def _with_signature(

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 COLOURS = {"running": "cyan", "finished": "green", "failed": "red", "stopped": "yellow"}
 
 
-def command(
-    folder: RunsArgument,
-    as_json: JsonOption = False,
-) -> None:
+def command(folder: RunsArgument, as_json: JsonOption = False) -> None:
     """List the runs of a folder: state, problems, progress and the last measurement.
 
     With --json, runs also have their configuration and all metrics of the last measurement.

@@ -31,14 +31,21 @@ class EngineName(StrEnum):
 
 
 EngineOption = Annotated[
-    EngineName,
-    typer.Option(help="Where to compute: the cores of this machine, or a Ray cluster."),
+    EngineName, typer.Option(help="Where to compute: the cores of this machine, or a Ray cluster.")
 ]
 AddressOption = Annotated[
     str | None,
     typer.Option(
         help="Ray cluster, host:port; by default a running cluster, else this machine.",
         show_default=False,
+    ),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="<int>",
+        help="Number of processes, by default one per core; 0 uses this process.",
+        min=0,
     ),
 ]
 

@@ -12,6 +12,7 @@ from nclab.cli.shared import (
     AddressOption,
     EngineName,
     EngineOption,
+    WorkersOption,
     open_engine,
     print_json,
     print_table,
@@ -75,14 +76,7 @@ def command(
         ),
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plan and train nothing.")] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="<int>",
-            help="Number of processes, by default one per core; 0 trains in this process.",
-            min=0,
-        ),
-    ] = None,
+    workers: WorkersOption = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     engine: EngineOption = EngineName.local,
     address: AddressOption = None,
@@ -154,7 +148,7 @@ def _check_options_are_read(axes: "Axes", options: Options) -> None:
         if deciding == "shape.model":
             continue  # a plugin may read the option
         raise NclabError(
-            f"Expected {flags[path]} only with a {flags[deciding]} that reads it, got it with "
+            f"Expected {flags[path]} only with a {flags[deciding]} that uses it, got it with "
             f"{', '.join(map(str, values))}."
         )
 
@@ -190,7 +184,7 @@ def _with_both(configs: Configs, both: str | None) -> Configs:
     for word in (both or "").split(","):
         name = word.strip().removeprefix("--").replace("_", "-")
         if name and name not in switches:
-            raise NclabError(f"Expected --both with {', '.join(switches)}; got {name!r}.")
+            raise NclabError(f"Expected --both to name {', '.join(switches)}; got {name!r}.")
         if name:
             values[switches[name]] = (True, False)
     return _with_values(configs, values)

@@ -14,8 +14,7 @@ def command(
     classes: Annotated[int | None, typer.Option(help="Number of classes, equally large.")] = None,
     counts: Annotated[str | None, typer.Option(help=COUNTS_HELP)] = None,
     weight_decay: Annotated[
-        str | None,
-        typer.Option(help="λ_W,λ_H, or one number λ for λ,λ/n; 0 for the limit λ → 0."),
+        str | None, typer.Option(help="λ_W,λ_H, or one number λ for λ,λ/n; 0 for the limit λ → 0.")
     ] = None,
     norms: Annotated[
         str | None,
@@ -26,8 +25,12 @@ def command(
     loss: Annotated[
         str, typer.Option(help="cross_entropy, label_smoothing, focal or mse.")
     ] = "cross_entropy",
-    smoothing: Annotated[float | None, typer.Option(help="For label_smoothing; 0.1.")] = None,
-    focal_gamma: Annotated[float | None, typer.Option(help="Exponent for focal; 2.")] = None,
+    smoothing: Annotated[
+        float | None, typer.Option(help="Smoothing; only for label_smoothing.")
+    ] = None,
+    focal_gamma: Annotated[
+        float | None, typer.Option(help="Exponent; only for the focal loss.")
+    ] = None,
     bias: Annotated[
         str, typer.Option(help="Penalty of the bias; 0 for a free bias, none for no bias.")
     ] = "none",

@@ -271,12 +271,7 @@ def _part(state: Vectors, row: Array, part: int) -> Any:
 
 @_compiled
 def _descend(
-    state: Vectors,
-    choices: Choices,
-    row: Array,
-    work: Work,
-    numbers: Numbers,
-    step: int,
+    state: Vectors, choices: Choices, row: Array, work: Work, numbers: Numbers, step: int
 ) -> None:
     """Take a step of one layer and initialise its gradients for the next step."""
     for part in range(2 if row[6] < row[7] else 1):
@@ -476,7 +471,7 @@ def _top_class(logits: Array, i: int) -> int:
 
 @_compiled
 def _cross_entropy(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Return mean loss and hits; replace the logits by their gradient, (p - onehot) / n."""
+    """Return mean loss and correct samples; replace logits by their gradient, (p - onehot) / n."""
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     loss, hits = 0.0, 0

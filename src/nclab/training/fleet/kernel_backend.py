@@ -36,7 +36,7 @@ def train_epoch(
     weight_decay: float,
     first_step: int,
 ) -> tuple[Tensor, Tensor]:
-    """Train one epoch in place; return the mean loss and the hits of every batch.
+    """Train one epoch in place; return mean loss and number of correct samples of each batch.
 
     `first_step` is the number of the first step, counted from 1 over all epochs. The epoch ends
     early at a loss that is not finite; later batches have zeros.
@@ -113,7 +113,7 @@ def gemm_address(dtype: torch.dtype) -> int:
 
 
 def torch_gemm(name: str) -> int | None:
-    """Return the address in torch's library; None unless it was built with MKL and exports it."""
+    """Return the address of a BLAS function in torch; None unless torch has MKL and exports it."""
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     if not torch.backends.mkl.is_available() or not library.exists():
         return None
@@ -122,5 +122,5 @@ def torch_gemm(name: str) -> int | None:
 
 
 def scipy_gemm(name: str) -> int:
-    """Return the address in scipy, whose number of threads OPENBLAS_NUM_THREADS sets."""
+    """Return the address of a BLAS function in scipy, which uses OPENBLAS_NUM_THREADS threads."""
     return int(get_cython_function_address("scipy.linalg.cython_blas", name))

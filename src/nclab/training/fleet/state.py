@@ -50,12 +50,7 @@ class State:
 
     @classmethod
     def start(
-        cls,
-        shape: Shape,
-        member: Member,
-        recipe: Recipe,
-        device: torch.device,
-        dtype: torch.dtype,
+        cls, shape: Shape, member: Member, recipe: Recipe, device: torch.device, dtype: torch.dtype
     ) -> "State":
         """Return the initial state, as a script builds it after `torch.manual_seed(seed)`."""
         norm = member.norm

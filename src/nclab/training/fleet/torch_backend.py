@@ -34,7 +34,7 @@ def train_epoch(
     weight_decay: float,
     first_step: int,
 ) -> tuple[Tensor, Tensor]:
-    """Train one epoch in place; return the mean loss and the hits of every batch.
+    """Train one epoch in place; return mean loss and number of correct samples of each batch.
 
     `first_step` is the number of the first step, counted from 1 over all epochs.
     """
@@ -60,7 +60,7 @@ def _add_gradients(
     labels: Tensor,
     recipe: Recipe,
 ) -> tuple[Tensor, Tensor]:
-    """Run a batch forward and backward; return its mean loss and hits."""
+    """Run a batch forward and backward; return mean loss and number of correct samples."""
     H = inputs.T.contiguous()
     saved: list[tuple[Tensor, Tensor, Tensor, Moments]] = []
     for (layer, _), statistics in zip(layers, state.statistics, strict=False):

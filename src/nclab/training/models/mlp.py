@@ -1,4 +1,4 @@
-"""The thesis's multi-layer perceptron: linear, activation, batch norm, in that order, per layer."""
+"""The multi-layer perceptron of pan2023: linear, activation and batch norm in every layer."""
 
 import copy
 from collections import OrderedDict

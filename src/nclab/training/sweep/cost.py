@@ -24,16 +24,16 @@ from nclab.training.sweep.train import check_resources
 STEPS = 8
 """Number of steps that are timed."""
 EPOCH_SECONDS, CHECKPOINT_SECONDS, RUN_SECONDS = 3e-4, 0.01, 0.03
-"""Times of an epoch's record, of a checkpoint, and of opening, ending and reading a run."""
+"""Seconds for an epoch's record, for a checkpoint, and for opening, ending and reading a run."""
 EPOCH_BYTES, RUN_BYTES = 160, 3 * 4096
-"""Sizes of a line of the journal, and of manifest, state and lock in blocks of a disk."""
+"""Bytes of a journal line, and of the disk blocks of manifest, state and lock."""
 MOST_VALUES = 12
 """Largest number of values of an axis that a forecast lists."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Networks that a sweep will train, with their time and disk space."""
+    """Number of networks that a sweep will train, with their time and disk space."""
 
     networks: int
     missing: int
