@@ -1,4 +1,5 @@
-"""Proposition 2.2.1 against a real batch normalisation layer: what fixes the feature norms."""
+"""Checks of Proposition 2.2.1 on a real batch normalisation layer: its scale fixes the feature
+norms."""
 
 import copy
 
@@ -13,7 +14,7 @@ from nclab.theory.statements import ROUNDING, Inequality
 def batch_norm_rms_printed(
     layer: nn.BatchNorm1d, inputs: Tensor, *, batch_size: int | None = None
 ) -> Inequality:
-    r"""The root mean square norm after batch normalisation is the norm of its scale.
+    r"""Compare the root mean square norm after batch normalisation with the norm of its scale.
 
     $$\sqrt{\tfrac1N\sum_i\|h_i\|^2} = \|\gamma\|$$
 
@@ -40,7 +41,7 @@ def batch_norm_rms_printed(
 def batch_norm_mean_square(
     layer: nn.BatchNorm1d, inputs: Tensor, *, batch_size: int | None = None
 ) -> Inequality:
-    r"""The mean square norm after batch normalisation, for every eps, bias and variance.
+    r"""Compare the mean square norm after batch normalisation with its exact value.
 
     $$\tfrac1N\sum_i\|h_i\|^2 =
       \sum_k\frac{\gamma_k^2\sigma_k^2}{\sigma_k^2+\mathrm{eps}} + \|b\|^2$$
@@ -61,10 +62,10 @@ def batch_norm_mean_square(
     scale = right + gamma.square().sum()
     for batch in _batches(inputs, batch_size):
         variance = batch.var(0, correction=0)
-        # Without eps a constant coordinate is 0/0 for the layer too.
+        # Without eps the layer also returns 0/0 for a constant coordinate.
         term = (gamma.square() * variance / (variance + layer.eps)).sum()
         right = right + term * (len(batch) / len(inputs))
-        # A variance carries the rounding of the coordinate's own size.
+        # The rounding error of a variance grows with the size of the coordinate.
         noise = gamma.square() * batch.square().mean(0) / (variance + layer.eps)
         scale = scale + noise.sum() * (len(batch) / len(inputs))
     source = "pan2023, Prop. 2.2.1 (exact)"
@@ -72,13 +73,13 @@ def batch_norm_mean_square(
 
 
 def _batches(inputs: Tensor, batch_size: int | None) -> tuple[Tensor, ...]:
-    """The rows in batches, the last one perhaps shorter, in float64."""
+    """Return the rows in float64, split into batches; the last one may be shorter."""
     rows = inputs.detach().to("cpu", torch.float64)
     return rows.split(len(rows) if batch_size is None else batch_size)
 
 
 def _scale_and_bias(layer: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
-    """gamma and b; ones and zeros for a layer without affine part."""
+    """Return gamma and b; ones and zeros for a layer without affine part."""
     if not layer.affine:
         size = layer.num_features
         return torch.ones(size, dtype=torch.float64), torch.zeros(size, dtype=torch.float64)
@@ -87,7 +88,7 @@ def _scale_and_bias(layer: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
 
 
 def _train_outputs(layer: nn.BatchNorm1d, inputs: Tensor, batch_size: int | None) -> Tensor:
-    """What the layer itself gives in training mode, in float64; the layer is left as it was."""
+    """Return the layer's outputs in training mode, in float64; the layer itself does not change."""
     if inputs.ndim != 2 or inputs.shape[1] != layer.num_features:
         raise DataError(
             f"Expected inputs (N, {layer.num_features}) for this layer, got {tuple(inputs.shape)}."

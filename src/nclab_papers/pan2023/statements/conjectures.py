@@ -1,4 +1,5 @@
-"""The thesis's three conjectures on trained networks: the smallest e with which each is true."""
+"""Measures of the thesis's three conjectures on trained networks: the smallest e for which each
+holds."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +13,8 @@ Value = TypeVar("Value")
 
 
 def smallest_decay_slack(weight_decays: Sequence[float], gaps: Sequence[float]) -> float:
-    r"""Smallest e with which collapse improves with weight decay; needs two networks at least.
+    r"""Return the smallest e for which collapse improves with weight decay, for two networks or
+    more.
 
     $$e = \max_{\lambda_1<\lambda_2}
     \frac{\mathrm{gap}(\lambda_1)-\mathrm{gap}(\lambda_2)}{\log(\lambda_2/\lambda_1)}\Big|_+,\quad
@@ -35,7 +37,7 @@ def smallest_decay_slack(weight_decays: Sequence[float], gaps: Sequence[float]) 
 
 
 def smallest_layer_slack(gaps: Sequence[float]) -> float:
-    r"""Smallest e with which collapse sharpens from each layer to the next.
+    r"""Return the smallest e for which collapse sharpens from each layer to the next.
 
     $$e = \max_l \bigl(\mathrm{gap}^{(l)} - \mathrm{gap}^{(l+1)}\bigr)\big|_+$$
 
@@ -54,14 +56,14 @@ def smallest_layer_slack(gaps: Sequence[float]) -> float:
 def smallest_depth_error(
     weight_decays: Sequence[float], ncc_accuracies: Sequence[Sequence[float]]
 ) -> float:
-    r"""Smallest e at which the e-effective depth does not grow with weight decay.
+    r"""Return the smallest e for which the e-effective depth does not grow with weight decay.
 
     $$\min\{e \ge e_0 : d^e(\lambda_1) \ge d^e(\lambda_2) \text{ for all } \lambda_1<\lambda_2\}$$
 
-    e_0 is the smallest error that every network reaches in some layer: below it a depth is that
-    of the whole network by convention, and equal depths would say nothing. Depths change only
-    where e passes the error of some layer, so these are all there is to try. At the largest of
-    them every depth is 1: the set is never empty, and only a small e says much.
+    e_0 is the smallest error that every network reaches in some layer. Below e_0 a depth is that
+    of the full network by convention, so equal depths have no meaning. Depths change only at the
+    errors of layers, so only these are tried. At the largest of them every depth is 1: the set is
+    never empty, and only a small e is informative.
 
     Source: pan2023, Conj. 3.2.2
     Range: [0, 1].
@@ -83,11 +85,13 @@ def smallest_depth_error(
 
 
 def _check_finite(values: Sequence[float]) -> None:
+    """Raise if a value is not finite."""
     if not all(map(math.isfinite, values)):
         raise DataError(f"Expected finite numbers, got {list(values)}. Leave such networks out.")
 
 
 def _ordered(weight_decays: Sequence[float], values: Sequence[Value]) -> list[tuple[float, Value]]:
+    """Return weight decays with their values, in increasing order, or raise."""
     if len(weight_decays) < 2 or len(set(weight_decays)) < len(weight_decays):
         raise DataError(
             f"Expected at least two networks of different weight decay, got {list(weight_decays)}."

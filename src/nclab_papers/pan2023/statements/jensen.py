@@ -1,4 +1,4 @@
-"""How far a subset's mean may stray when Jensen's inequality is nearly tight."""
+"""Distance of a subset's mean from the mean of all when Jensen's inequality is nearly tight."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,13 @@ from nclab.theory.statements import ROUNDING, BoolArray, Inequality, vectors
 Function = Callable[[FloatArray], FloatArray]
 
 NEWTON_STEPS = 60
-"""From above on a convex function: every step is safe, and 60 reach the last digit."""
+"""Number of Newton steps; from above on a convex function, 60 reach the last digit."""
 SERIES_BELOW = 0.03
-"""Where exp(x) - 1 - x is summed as a series."""
+"""Largest |x| for which exp(x) - 1 - x is computed as a series."""
 
 
 def jensen_gap(x: ArrayLike, f: Function) -> FloatArray:
-    r"""How much the mean of the values exceeds the value of the mean.
+    r"""Return how much the mean of the values exceeds the value of the mean.
 
     $$\tfrac1N\sum_i f(x_i) - f(\tilde x)$$
 
@@ -34,7 +34,7 @@ def jensen_gap(x: ArrayLike, f: Function) -> FloatArray:
 
 
 def jensen_weighted(x: ArrayLike, weights: ArrayLike, f: Function, modulus: float) -> Inequality:
-    r"""Jensen's inequality for strongly convex functions, with weights.
+    r"""Return both sides of Jensen's inequality for strongly convex functions, with weights.
 
     $$f\Bigl(\sum_i t_i x_i\Bigr) \le \sum_i t_i f(x_i) - c\sum_i t_i (x_i-\tilde x)^2$$
 
@@ -57,7 +57,7 @@ def jensen_weighted(x: ArrayLike, weights: ArrayLike, f: Function, modulus: floa
 
 
 def jensen_variance(x: ArrayLike, f: Function, strong_convexity: ArrayLike) -> Inequality:
-    r"""The variance that a Jensen gap of a strongly convex function allows.
+    r"""Compare the variance with the bound from a Jensen gap of a strongly convex function.
 
     $$\tfrac1N\sum_i (x_i-\tilde x)^2 \le \frac{2\varepsilon}{\lambda}$$
 
@@ -80,7 +80,7 @@ def jensen_variance(x: ArrayLike, f: Function, strong_convexity: ArrayLike) -> I
 def jensen_subset_mean(
     x: ArrayLike, subset: ArrayLike, f: Function, strong_convexity: ArrayLike
 ) -> Inequality:
-    r"""How far the mean of a subset may lie from the mean of all.
+    r"""Compare the distance of a subset's mean from the mean of all with its bound.
 
     $$\bigl|\tilde x_S - \tilde x\bigr| \le
       \sqrt{\frac{2\varepsilon(1-\delta)}{\lambda\delta}},\quad \delta = |S|/N$$
@@ -106,7 +106,7 @@ def jensen_subset_mean(
 
 
 def exponential_subset_mean(x: ArrayLike, subset: ArrayLike) -> Inequality:
-    r"""How far above the mean of all the mean of a subset may lie, for the exponential.
+    r"""Compare a subset's mean with its upper bound from the gap of the exponential.
 
     $$\tilde x_S \le \tilde x + \sqrt{\frac{2\varepsilon}{\delta e^{\tilde x}}},\quad
       \varepsilon = \tfrac1N\sum_i e^{x_i} - e^{\tilde x}$$
@@ -128,7 +128,7 @@ def exponential_subset_mean(x: ArrayLike, subset: ArrayLike) -> Inequality:
 
 
 def exponential_subset_envelope(x: ArrayLike, subset: ArrayLike) -> Inequality:
-    r"""The exact form of `exponential_subset_mean`: the largest mean the gap allows.
+    r"""Compare a subset's mean with the largest mean that the exponential's gap allows.
 
     $$\tilde x_S \le \tilde x + y,\quad
       \delta e^{y} + (1-\delta)e^{-y\delta/(1-\delta)} = 1+\varepsilon e^{-\tilde x}$$
@@ -153,7 +153,7 @@ def exponential_subset_envelope(x: ArrayLike, subset: ArrayLike) -> Inequality:
 
 
 def largest_rise(gap: ArrayLike, share: ArrayLike) -> FloatArray:
-    r"""The rise y of a share of the data that uses up a relative Jensen gap of the exponential.
+    r"""Return the rise y of a share of the data that uses up a relative gap of the exponential.
 
     $$\delta(e^{y}-1) + (1-\delta)(e^{-y\delta/(1-\delta)}-1) = \varepsilon e^{-\tilde x}$$
 
@@ -179,7 +179,7 @@ def largest_rise(gap: ArrayLike, share: ArrayLike) -> FloatArray:
 
 
 def exp_excess(x: FloatArray) -> FloatArray:
-    r"""What the exponential has above its tangent at 0, without cancellation.
+    r"""Return the exponential minus its tangent at 0, without cancellation.
 
     $$e^x - 1 - x$$
 
@@ -199,7 +199,7 @@ def exp_excess(x: FloatArray) -> FloatArray:
 
 
 def _subset(points: FloatArray, subset: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean of all, mean of the subset (0 if empty) and the subset's share."""
+    """Return the mean of all, the mean of the subset (0 if empty) and the subset's share."""
     chosen: BoolArray = np.asarray(subset, dtype=np.bool_)
     if chosen.shape != points.shape:
         raise DataError(
@@ -211,7 +211,7 @@ def _subset(points: FloatArray, subset: ArrayLike) -> tuple[FloatArray, FloatArr
 
 
 def gap_with_rounding(points: FloatArray, f: Function) -> tuple[FloatArray, FloatArray]:
-    """The Jensen gap, never below 0, and the rounding it carries.
+    """Return the Jensen gap, at least 0, and its rounding error.
 
     >>> float(gap_with_rounding(np.array([0.0, 2.0]), np.square)[0])
     1.0
@@ -221,7 +221,7 @@ def gap_with_rounding(points: FloatArray, f: Function) -> tuple[FloatArray, Floa
 
 
 def relative_exponential_gap(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The gap of the exponential over exp of the mean, and the rounding it carries.
+    """Return the gap of the exponential over exp of the mean, and its rounding error.
 
     >>> round(float(relative_exponential_gap(np.log([1.0, 4.0]))[0]), 12)
     0.25
@@ -229,5 +229,5 @@ def relative_exponential_gap(points: FloatArray) -> tuple[FloatArray, FloatArray
     deviations = points - points.mean(-1, keepdims=True)
     excess, slope = exp_excess(deviations), np.abs(np.expm1(deviations))
     largest = np.abs(points).max(-1) + np.abs(deviations).max(-1)
-    # A deviation carries the rounding of the numbers it was subtracted from.
+    # The rounding error of a deviation is that of the subtracted numbers.
     return excess.mean(-1), ROUNDING * (excess.max(-1) + slope.max(-1) * largest)

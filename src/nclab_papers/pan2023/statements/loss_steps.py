@@ -1,4 +1,4 @@
-"""The steps from the loss to its minimum m in the proof of Theorem 2.3.1, one by one.
+"""Single steps from the loss to its minimum m in the proof of Theorem 2.3.1.
 
 Weights have shape (..., C, d), features (..., C, N, d): row c holds the samples of class c.
 """
@@ -13,7 +13,7 @@ from nclab.theory.statements import ROUNDING, Inequality, norms, sample_losses, 
 
 
 def minimal_loss(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""No weights and features of these norms have a loss below m.
+    r"""Compare the loss with m, the smallest loss of any weights and features with these norms.
 
     $$\tfrac1{CN}\sum_{c,i}\ell_{c,i} \ge
       m = \log\bigl(1+(C-1)e^{-\frac{C}{C-1}\alpha\beta}\bigr)$$
@@ -39,7 +39,7 @@ def minimal_loss(weight: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""The mean loss of a class is at least g of its centred weight against its mean feature.
+    r"""Compare the mean loss of each class with g of its centred weight against its mean feature.
 
     $$\tfrac1N\sum_i\ell_{c,i} \ge
       \log\bigl(1+(C-1)e^{-\frac{C}{C-1}\dot w_c\cdot\tilde h_c}\bigr)$$
@@ -58,7 +58,7 @@ def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> Inequality:
     inner = (centred * h.mean(-2)).sum(-1)
     right = np.asarray(g(inner, w.shape[-2]))
     reach = norms(w).max(-1)[..., None] * norms(h).max(-1)
-    # The logits carry a rounding of `reach`, the loss changes by at most twice that times itself.
+    # Logits have a rounding error of `reach`, which changes the loss by at most twice as much.
     tolerance = 4 * ROUNDING * (1 + reach) * np.maximum(left, right)
     return Inequality(left, ">=", right, "pan2023, Eq. (2.9)", tolerance=tolerance)
 
@@ -81,7 +81,7 @@ def excess_for_zero(num_classes: int, product: float) -> float:
 
 
 def argument_range(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Where the arguments of the strongly convex function lie, whatever the loss.
+    r"""Compare the arguments of the strongly convex function with their range at any loss.
 
     $$|x_c| \le C\sqrt{\tfrac{C}{C-1}}\,\alpha\beta,\quad
       x_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
@@ -97,7 +97,7 @@ def argument_range(weight: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""The range of the arguments that the proof takes.
+    r"""Compare the arguments of the strongly convex function with the range that the proof uses.
 
     $$|x_c| \le C\alpha\beta$$
 
@@ -112,7 +112,7 @@ def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality
 
 
 def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
-    r"""The step to (2.18): a gap leaves the logarithm divided by C.
+    r"""Return both sides of the step to (2.18): a gap leaves the logarithm divided by C.
 
     $$\log(a+\varepsilon) \ge \log a + \frac{\varepsilon}{C},\quad
       a = 1+(C-1)e^{x},\ \varepsilon\ge0,\ a+\varepsilon\le C$$
@@ -134,7 +134,8 @@ def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> I
 
 
 def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> Inequality:
-    r"""The step that the thesis writes with an approximate equality, as a tangent.
+    r"""Return both sides of the tangent inequality that the thesis writes as an approximate
+    equality.
 
     $$\log\bigl(1+(C-1)e^{x_0+\varepsilon}\bigr) \ge m + (1-e^{-m})\,\varepsilon,\quad
       x_0 = -\tfrac{C}{C-1}\alpha\beta$$
@@ -157,7 +158,7 @@ def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> In
 
 
 def loss_strong_convexity(num_classes: int, low: ArrayLike, high: ArrayLike) -> FloatArray:
-    r"""Strong convexity of the loss as a function of x on an interval.
+    r"""Return the strong convexity of the loss as a function of x on an interval.
 
     $$\lambda = \min_{x\in[a,b]}\varphi''(x),\quad
       \varphi(x) = \log(1+(C-1)e^x),\ \varphi'' = q(1-q)$$
@@ -178,7 +179,7 @@ def loss_strong_convexity(num_classes: int, low: ArrayLike, high: ArrayLike) -> 
 
 
 def _range(weight: ArrayLike, features: ArrayLike, *, printed: bool) -> Inequality:
-    """Both forms of the range of the arguments."""
+    """Return both sides of either form of the range of the arguments."""
     w = vectors(weight, "weights (..., C, d)", 2)
     h = vectors(features, "features (..., C, N, d)", 3)
     num_classes = w.shape[-2]

@@ -1,4 +1,4 @@
-"""What all but a share of the classes satisfy near the minimum, in the proof of Theorem 2.3.1.
+"""Bounds for all but a share of the classes near the minimum, in the proof of Theorem 2.3.1.
 
 Weights have shape (..., C, d), features (..., C, N, d). The proof splits the excess loss: epsilon_1
 is lost where the other classes of a class differ, epsilon_2 where classes differ, epsilon_3 where
@@ -25,11 +25,11 @@ from nclab_papers.pan2023.statements.jensen import gap_with_rounding, relative_e
 from nclab_papers.pan2023.statements.loss_steps import loss_strong_convexity
 
 LEAST = 1e-290
-"""A strong convexity below this has no reciprocal."""
+"""Smallest strong convexity with a finite reciprocal."""
 
 
 def low_scores(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""At most a share delta of the classes scores far below the product of the norms.
+    r"""Compare the smallest score, except for a share delta of the classes, with its lower bound.
 
     $$\dot w_c\cdot\tilde h_c \ge \alpha\beta - \tfrac{C-1}{C}\Bigl(\varepsilon_3 +
       \sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr)$$
@@ -52,7 +52,8 @@ def low_scores(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequali
 
 
 def large_norms(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""At most a share delta of the classes has norms far above the average.
+    r"""Compare the largest product of norms, except for a share delta of the classes, with its
+    bound.
 
     $$\alpha_c\beta_c \le \alpha\beta + \tfrac{C-1}{C}\Bigl(\tfrac{1-\delta}\delta\varepsilon_3 +
       \sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr)$$
@@ -75,7 +76,7 @@ def large_norms(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequal
 
 
 def high_differences(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""At most a share delta of the other classes comes nearer to a class than they do on average.
+    r"""Compare how near other classes come to a class, except for a share delta, with the bound.
 
     $$(\dot w_{c'}-\dot w_c)\cdot\tilde h_c \le m_c +
       \sqrt{\tfrac{2\varepsilon_{1,c}}{e^{m_c}\delta}},\quad
@@ -93,7 +94,7 @@ def high_differences(weight: ArrayLike, features: ArrayLike, delta: float) -> In
 
 
 def high_scores_of_others(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""At most a share delta of the other classes scores far above -1/(C-1) of the class itself.
+    r"""Compare the largest score of other classes, except for a share delta, with its bound.
 
     $$\dot w_{c'}\cdot\tilde h_c \le -\tfrac1{C-1}\dot w_c\cdot\tilde h_c +
       \sqrt{\tfrac{2\varepsilon_{1,c}}{e^{m_c}\delta}}$$
@@ -109,7 +110,7 @@ def high_scores_of_others(weight: ArrayLike, features: ArrayLike, delta: float) 
 
 
 def self_duality(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""The bound on NC3 that the proof prints, for all but a share 2 delta of the classes.
+    r"""Compare NC3 with the printed bound, for all but a share 2 delta of the classes.
 
     $$\cos(\dot w_c,\tilde h_c) \ge 1 - \tfrac{C-1}{C\alpha\beta}\cdot
       2\sqrt{\tfrac{2\varepsilon(1-\delta)}{\lambda\delta}}$$
@@ -145,24 +146,26 @@ def self_duality(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequa
 
 
 class _NearOptimal(NamedTuple):
-    """What (2.19) to (2.21) are made of."""
+    """Quantities in (2.19) to (2.21)."""
 
     classes: int
     product: FloatArray
-    """alpha beta."""
+    """Product alpha beta."""
     scores: FloatArray
-    """(..., C)."""
+    """(..., C) scores."""
     products: FloatArray
-    """(..., C), alpha_c beta_c."""
+    """(..., C) products alpha_c beta_c."""
     third: FloatArray
-    """epsilon_3."""
+    """Part epsilon_3 of the excess loss."""
     strayed: FloatArray
-    """How far the mean score of a share of the classes may be from that of all, in units of x."""
+    """Largest distance of the mean score of a share of the classes from that of all, in units of
+    x."""
     convexity: FloatArray
     rounding: FloatArray
 
 
 def _near_optimal(weight: ArrayLike, features: ArrayLike, delta: float) -> _NearOptimal:
+    """Return the quantities in (2.19) to (2.21), or raise."""
     w, h = weights_and_features(weight, features)
     if not 0 < delta < 1:
         raise DataError(f"Expected delta between 0 and 1, got {delta}.")
@@ -193,7 +196,7 @@ def _near_optimal(weight: ArrayLike, features: ArrayLike, delta: float) -> _Near
 def _others(
     weight: ArrayLike, features: ArrayLike, delta: float, source: str, *, centred: bool
 ) -> Inequality:
-    """Both forms of the bound on the other classes of a class."""
+    """Return both sides of either form of the bound on the other classes."""
     w, h = weights_and_features(weight, features)
     if not 0 < delta < 1:
         raise DataError(f"Expected delta between 0 and 1, got {delta}.")

@@ -1,6 +1,6 @@
-"""From the mean of the features to the mean of the unit features: Lemmas 2.4.4 to 2.4.6.
+"""Mean features and mean unit features: Lemmas 2.4.4 to 2.4.6.
 
-A zero vector counts as a unit vector of zero, here as in the metrics; the lemmas allow it.
+The unit vector of a zero vector is zero, as in the metrics; the lemmas allow it.
 """
 
 import math
@@ -14,16 +14,16 @@ from nclab.theory.statements import ROUNDING, Inequality, norms, units, vectors
 
 
 class Pairing(NamedTuple):
-    """What the lemmas need of a vector w and features h."""
+    """Norms and inner products of a vector w and features h that the lemmas use."""
 
     rms: FloatArray
-    """alpha, the root mean square norm of the features."""
+    """Root mean square norm alpha of the features."""
     length: FloatArray
-    """beta, the norm of the vector."""
+    """Norm beta of the vector."""
     inner: FloatArray
-    """c, the inner product of the vector with the mean feature."""
+    """Inner product c of the vector with the mean feature."""
     inner_units: FloatArray
-    """The inner product of the vector with the mean unit feature."""
+    """Inner product of the vector with the mean unit feature."""
     mean_norm: FloatArray
     """Norm of the mean feature."""
     unit_mean_norm: FloatArray
@@ -43,7 +43,8 @@ class Pairing(NamedTuple):
 
 
 def cosine_identity(features: ArrayLike, others: ArrayLike) -> Inequality:
-    r"""The average cosine of two classes is the inner product of their mean unit features.
+    r"""Compare the average cosine of two classes with the inner product of their mean unit
+    features.
 
     $$\tfrac1{N^2}\sum_{i,j}\cos(h_{c,i},h_{c',j}) = \bar h_c\cdot\bar h_{c'}$$
 
@@ -62,7 +63,7 @@ def cosine_identity(features: ArrayLike, others: ArrayLike) -> Inequality:
 
 
 def unit_mean_norm(direction: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Features that mostly point along u have a long mean unit feature.
+    r"""Compare the norm of the mean unit feature with its bound, for features mostly along u.
 
     $$\Bigl\|\tfrac1N\sum_i\frac{v_i}{\|v_i\|}\Bigr\| \ge
       2\Bigl(\frac{c}{\alpha\beta}\Bigr)^2-1,\quad
@@ -88,7 +89,7 @@ def unit_mean_norm(direction: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def unit_mean_norm_from_mean(features: ArrayLike) -> Inequality:
-    r"""Features with a long mean have a long mean unit feature.
+    r"""Compare the norm of the mean unit feature with its bound from the mean feature.
 
     $$\Bigl\|\tfrac1N\sum_i\frac{v_i}{\|v_i\|}\Bigr\| \ge
       2\Bigl(\frac{c}{\alpha}\Bigr)^2-1,\quad
@@ -110,7 +111,7 @@ def unit_mean_norm_from_mean(features: ArrayLike) -> Inequality:
 
 
 def ratio_sum_printed(a: ArrayLike, b: ArrayLike) -> Inequality:
-    r"""The proposition inside the printed proof of Lemma 2.4.5, which is false.
+    r"""Return both sides of the false proposition in the printed proof of Lemma 2.4.5.
 
     $$\sum_i\frac{a_i}{b_i} \ge \frac{\sum_i a_i}{\sqrt{\sum_i b_i^2}}\sqrt N,\quad
       a_i\ge0,\ b_i>0$$
@@ -130,7 +131,8 @@ def ratio_sum_printed(a: ArrayLike, b: ArrayLike) -> Inequality:
 
 
 def ratio_sum_counterexample() -> Inequality:
-    """Where `ratio_sum_printed` fails: all of a on the one long b, and the other b tiny.
+    """Return a counterexample to `ratio_sum_printed`: all of a on the one large b, the other b
+    tiny.
 
     Source: pan2023, Lemma 2.4.5 (proof)
     Range: sum 1 against a claimed 2.
@@ -143,7 +145,7 @@ def ratio_sum_counterexample() -> Inequality:
 
 
 def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> Inequality:
-    r"""The proposition that the proof of Lemma 2.4.5 can use instead.
+    r"""Return both sides of a true proposition that the proof of Lemma 2.4.5 can use instead.
 
     $$\sum_i\frac{a_i}{b_i} \ge \frac{(\sum_i a_i)^2}{\beta\sum_i b_i^2},\quad
       0\le a_i\le\beta b_i$$
@@ -166,7 +168,7 @@ def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> Inequality:
 
 
 def pairing(vector: ArrayLike, features: ArrayLike) -> Pairing:
-    """Norms and inner products of a vector (..., d) and features (..., N, d).
+    """Return norms and inner products of a vector (..., d) and features (..., N, d).
 
     >>> float(pairing([1.0, 0.0], [[3.0, 4.0], [-3.0, 4.0]]).ratio)
     0.8
@@ -181,13 +183,15 @@ def pairing(vector: ArrayLike, features: ArrayLike) -> Pairing:
 
 
 def _over(top: FloatArray, bottom: FloatArray) -> FloatArray:
-    """Quotient; 0 where the bottom is 0, where no lemma applies."""
+    """Return the quotient; 0 if the denominator is 0, where no lemma applies."""
     result: FloatArray = np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1.0), 0.0)
     return result
 
 
 def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""A vector opposed to the mean feature is opposed to the mean unit feature; as printed.
+    r"""Return both sides of Lemma 2.4.6 as printed.
+
+    It says that a vector opposed to the mean feature is opposed to the mean unit feature.
 
     $$\cos(w,\bar h) \le \frac{c}{\alpha\beta}
       + 4\Bigl(\frac{\varepsilon}{\alpha\beta}\Bigr)^{1/3},\quad c = w\cdot\tilde h \le 0,\;
@@ -206,7 +210,7 @@ def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike) -> Inequality
 
 
 def opposed_cosine_counterexample() -> Inequality:
-    """Where Lemma 2.4.6 as printed fails: features of nearly one norm that nearly cancel.
+    """Return a counterexample to Lemma 2.4.6 as printed: features of nearly one norm that cancel.
 
     Eleven are (1, 0) and ten are (-1.1, 0): their mean is 0, and so is c, but the mean unit
     feature, however short, points along w.
@@ -222,7 +226,7 @@ def opposed_cosine_counterexample() -> Inequality:
 
 
 def opposed_inner(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""What the proof of Lemma 2.4.6 shows before it divides by the norm of the mean unit feature.
+    r"""Return both sides of the step before the proof of Lemma 2.4.6 divides by the mean's norm.
 
     $$w\cdot\bar h \le \frac c\alpha + 4\beta e^{1/3},\quad
       c = w\cdot\tilde h\le0,\ \tfrac1N\sum_i\|h_i\|\ge(1-e)\alpha$$
@@ -243,7 +247,7 @@ def opposed_inner(weight: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Lemma 2.4.6 for features with a long mean, with a linear error instead of a cube root.
+    r"""Return both sides of Lemma 2.4.6 for a long mean, with a linear error, not a cube root.
 
     $$w\cdot\bar h \le \frac c\alpha + 2\beta(1-\rho^2),\quad
       c = w\cdot\tilde h\le0,\ \rho = \|\tilde h\|/\alpha \ge 1/\sqrt2$$
@@ -267,7 +271,7 @@ def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def opposed_cosine(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Lemma 2.4.6 for features whose mean is long, not only their norms.
+    r"""Return both sides of Lemma 2.4.6 for features whose mean is long, not only their norms.
 
     $$\cos(w,\bar h) \le \frac{c}{\alpha\beta} + 4e^{1/3},\quad
       c = w\cdot\tilde h\le0,\ \|\tilde h\|\ge(1-e)\alpha$$
@@ -288,7 +292,7 @@ def opposed_cosine(weight: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def _cosine(data: Pairing, ratio: FloatArray, source: str) -> Inequality:
-    """Both sides for the cosine, with e = 1 - ratio."""
+    """Return both sides for the cosine, with e = 1 - ratio."""
     product = data.rms * data.length
     applies = (data.inner <= 0) & (product > 0) & (data.unit_mean_norm > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -299,7 +303,7 @@ def _cosine(data: Pairing, ratio: FloatArray, source: str) -> Inequality:
 
 
 def unit_mean_shift(features: ArrayLike) -> Inequality:
-    r"""How far the mean unit feature is from the mean feature over the mean norm.
+    r"""Compare the mean unit feature with the mean feature over the mean norm.
 
     $$\Bigl\|\bar h - \frac{\tilde h}{b}\Bigr\| \le
       \mathrm{cv}(\|h\|)\sqrt{1-\|\bar h\|^2},\quad b = \tfrac1N\sum_i\|h_i\|$$
@@ -318,7 +322,7 @@ def unit_mean_shift(features: ArrayLike) -> Inequality:
 
 
 def unit_mean_shift_linear(features: ArrayLike) -> Inequality:
-    r"""How far the mean unit feature is from the mean feature over the mean norm, by rho alone.
+    r"""Compare the mean unit feature with the mean feature over the mean norm, by rho alone.
 
     $$\Bigl\|\bar h - \frac{\tilde h}{b}\Bigr\| \le 2(1-\rho^2),\quad
       \rho = \|\tilde h\|/\alpha \ge 1/\sqrt2$$
@@ -334,7 +338,7 @@ def unit_mean_shift_linear(features: ArrayLike) -> Inequality:
 
 
 def _shift(features: ArrayLike, *, linear: bool) -> Inequality:
-    """Left side of both forms, with the right side asked for."""
+    """Return both sides of either form of the shift."""
     h = vectors(features, "features (..., N, d)", 2)
     lengths, unit_mean = norms(h), units(h).mean(-2)
     mean_length = lengths.mean(-1)
