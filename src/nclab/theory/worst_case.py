@@ -160,7 +160,7 @@ def make_problem(
     if num_classes < 2 or per_class < 1 or size < num_classes - 1:
         raise DataError(
             f"Expected at least 2 classes, 1 sample per class and dimension C - 1 or more, "
-            f"got {num_classes}, {per_class} and {size}."
+            f"got num_classes={num_classes}, per_class={per_class} and dim={size}."
         )
     if not (0 < product < math.inf and 0 < excess < math.inf):
         raise DataError(

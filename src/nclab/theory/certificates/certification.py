@@ -75,7 +75,10 @@ def certify(
     arrays = cast(ClassArrays, classes)
     by_samples, worst_case_inputs = None, False
     if counts is None and targets is not None:
-        raise DataError("Expected counts together with targets, got targets without counts.")
+        raise DataError(
+            "Expected counts together with targets, got targets alone. "
+            "Pass counts=, the number of samples of each class."
+        )
     if counts is not None:
         norms_and_loss(
             num_classes, alpha, beta, max(float(loss), math.log(num_classes))

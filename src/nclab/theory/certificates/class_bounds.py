@@ -46,7 +46,9 @@ def class_bounds(
     class_alphas: ArrayLike | None = None,
     class_betas: ArrayLike | None = None,
 ) -> tuple[FloatArray, FloatArray] | None:
-    r"""Return lower bounds on alignment and intra-class cosine of every class.
+    r"""Return lower bounds on alignment and intra-class cosine of every class, or None.
+
+    The result is None if no class arrays are given.
 
     Return None if no class arrays are given.
 

@@ -306,9 +306,10 @@ def _proved(program: Program, optimum: Optimum) -> float:
 
 
 def _at(program: Program, measure: Any, value: float) -> tuple[Program, Optimum] | None:
-    """Return the program, and its optimum, whose weight gives a decreasing `measure` the value.
+    """Return the program at the weight where `measure` equals `value`, with its optimum, or None.
 
-    With many groups the weight is that of averaged counts: the bounds hold at any weight.
+    The measure decreases in the weight. With many groups the weight is that of averaged counts: the
+    bounds hold at any weight.
     """
     rough = (
         average_counts(program)

@@ -327,7 +327,7 @@ def mean_cosine_upper(inputs: NormsAndLoss) -> MeanCosineProof | None:
 
 
 def inter_from_means(cosine: float, alignment: float, intra: float) -> float:
-    r"""Return the inter-class cosine that bounds on mean cosine, alignment and intra allow.
+    r"""Return the largest inter-class cosine, given bounds on mean cosine, alignment and intra.
 
     $$\mathrm{inter} \le \max(v, v\rho^2) + 2\sqrt{(\rho^{-2}-1)(1-\mathrm{intra})}$$
 

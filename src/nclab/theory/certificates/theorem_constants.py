@@ -25,7 +25,8 @@ class AsymptoticConstants:
     """Constant of all pairs: squared deviations sum to at most max(mu_standard, mu_pairs) eps."""
 
     def inter(self, num_classes: int, excess: float) -> float | None:
-        """Return the inter-class cosine of the worst pair to leading order."""
+        """Return the leading-order inter-class cosine of the worst pair, or None for two
+        classes."""
         if self.kappa is None:
             return None
         return -1 / (num_classes - 1) + self.kappa * math.sqrt(excess)
@@ -113,7 +114,9 @@ def curvature_printed(inputs: NormsAndLoss) -> float:
 
 
 def curvature_reachable(inputs: NormsAndLoss) -> float:
-    r"""Return the strong convexity on the scores that the loss allows, the best for this proof.
+    r"""Return the strong convexity on the scores that the loss allows.
+
+    No larger constant is possible in this proof.
 
     $$\lambda = \min_s \varphi''\ \text{over the reachable scores of one class}$$
 

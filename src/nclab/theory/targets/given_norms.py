@@ -183,7 +183,7 @@ class TargetPath:
         self._solved: dict[int, _PathPoint] = {}
 
     def at(self, norm: float) -> Solution:
-        """Return the solution between the two solved optima whose norms enclose `norm`.
+        """Return the optimum at a given norm, interpolated between two solved optima.
 
         Logits and Grams are interpolated, with an error of the order of a squared step. The loss is
         the larger of the two dual bounds at the given norm.
@@ -263,7 +263,7 @@ def _zero(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:
-    """Return common part and lift of both Grams of `factor_grams`, without C x C matrices."""
+    """Return both Gram matrices by groups, as common part and lift, without C x C matrices."""
     left, values, right = torch.linalg.svd(point.rooted(program))
     lift = point.lift * program.roots  # singular values on vectors that sum to 0 in a group
     sizes, metric = torch.outer(program.sizes, program.sizes).sqrt(), program.metric

@@ -154,7 +154,7 @@ MERGED = 0.99
 
 
 def with_points(numbers: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the numbers of a map with networks on it, one row with `COLUMNS` and `state` each.
+    """Return the numbers of a map together with networks, one row of `COLUMNS` and `state` each.
 
     On the map of imbalance a row without a state is merged or apart by its `minority_cosine`.
     Other columns are ignored. The `weight_decay` of a sweep's table is that of the

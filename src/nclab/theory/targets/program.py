@@ -204,7 +204,7 @@ def bias_penalty(program: Program, point: LogitPoint) -> float:
 
 
 def zero_point(program: Program) -> LogitPoint:
-    """Return logits 0, with the best bias if the program has one."""
+    """Return the point with all logits 0, and the best bias if the program has one."""
     zeros = torch.zeros_like(program.mass)
     point = LogitPoint(
         zeros, torch.zeros_like(program.own_target), torch.zeros_like(program.own_target)

@@ -81,7 +81,7 @@ def _rounded(values: Tensor, t: float, band: float) -> Tensor:
 
 
 def _distributions(program: Program, blocks: GradientBlocks) -> Distributions:
-    """Return the distributions that have this gradient."""
+    """Return the class probabilities whose distance from the targets gives this gradient."""
     slopes = blocks.common * program.scale / program.share
     total = slopes.diagonal()
     spread = blocks.within / program.steepness
@@ -246,7 +246,7 @@ def _optimum(program: Program, point: LogitPoint) -> Optimum:
 
 
 def _packed(program: Program, point: LogitPoint) -> Tensor:
-    """Return a point as one vector of factors."""
+    """Return a point as one vector: both factors, square roots of lifts, and bias."""
     left, values, right = torch.linalg.svd(point.rooted(program))
     roots = values.sqrt()
     parts = [(left * roots).flatten(), (roots[:, None] * right).flatten()]
@@ -289,7 +289,7 @@ def _unpacked(program: Program, rooted: Tensor, root: Tensor, bias: Tensor) -> L
 
 
 def _point(program: Program, x: Tensor) -> LogitPoint:
-    """Return the point of a packed vector."""
+    """Return the logits that a packed vector describes."""
     left, right, root, bias = _split(program, x)
     return _unpacked(program, left @ right, root, bias)
 
