@@ -45,8 +45,8 @@ class Column:
     """Words to print instead of values."""
     spread: bool = True
     """Whether a summary shows the standard deviation after the mean."""
-    fallback: Callable[[Sequence[Row]], str] | None = None
-    """Text of a summary in which no row counts, from all its rows; by default a dash."""
+    all_rows: bool = False
+    """Whether a summary describes all rows, not only those that count."""
 
     def value_of(self, row: Row) -> Any:
         """Return the value of a row."""
@@ -109,12 +109,7 @@ def summarise(
     lines = []
     for setting, members in settings.items():
         counted = [row for row in members if counts(row)]
-        cells = [
-            column.summary(counted)
-            if counted or column.fallback is None
-            else column.fallback(members)
-            for column in columns
-        ]
+        cells = [column.summary(members if column.all_rows else counted) for column in columns]
         names = [key.format(value) for key, value in zip(keys, setting, strict=True)]
         lines.append((*names, f"{len(counted)} of {len(members)}", *cells))
     headings = (*(key.heading for key in keys), count_heading)

@@ -5,20 +5,36 @@ Source: pan2023, Sec. 1.4
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
-from nclab.claims.tables import Table, cell, group
+from nclab.claims.pictures import Line, line_panel
+from nclab.claims.tables import Column, Table, summarise
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Panel, Picture, Reference
-from nclab.figures.seeds import SEED_CAPTION, LineStyle, column, converged, mean_over_seeds
-from nclab_papers.pan2023.lines import COSINES, DECAY, cosines, failed_note, simplex
-from nclab_papers.pan2023.networks import PAPER, QUICK, Networks
-from nclab_papers.pan2023.rows import COSINE, by_seed, degree, gap, paired
+from nclab.figures.picture import Picture, Reference
+from nclab.figures.seeds import SEED_CAPTION, column, converged, failure_crosses
+from nclab_papers.pan2023.networks import (
+    ACCURACY_COLUMN,
+    COSINE_COLUMNS,
+    COSINE_LINES,
+    COSINE_MARGIN,
+    COSINE_RANGE,
+    DECAY_COLUMN,
+    PAPER,
+    QUICK,
+    Networks,
+    by_seed,
+    degree,
+    degree_or_none,
+    describe_config,
+    describe_failures,
+    paired_differences,
+    simplex_line,
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +45,7 @@ class Config:
     layers: int = 6
     teacher_depths: tuple[int, ...] = (1, 3, 6, 9)
     weight_decays: tuple[float, ...] = (1e-3, 3e-3)
-    """Where collapse is under way, and where it is nearly complete."""
+    """A weight decay at which collapse is partial, and one at which it is nearly complete."""
 
 
 PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
@@ -38,7 +54,7 @@ PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Rows of networks by the depth of their teacher."""
+    """Train networks on teachers of every depth and return one row per network."""
     planned = [
         (depth, sweep)
         for depth in config.teacher_depths
@@ -49,66 +65,62 @@ def run(
             teacher_depth=depth,
         )
     ]
-    found = config.networks.train(out, [sweep for _, sweep in planned], engine=engine)
+    trained = config.networks.train(out, [sweep for _, sweep in planned], engine=engine)
     rows = [
         {**row, "teacher_depth": depth}
-        for (depth, _), own in zip(planned, found, strict=True)
-        for row in own
+        for (depth, _), networks in zip(planned, trained, strict=True)
+        for row in networks
     ]
-    return {
-        "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},
-        "rows": rows,
-    }
+    return {"config": describe_config(config, seeds), "rows": rows}
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Cosines by weight decay and depth of the teacher."""
+    """Return the cosines by weight decay and depth of the teacher."""
     ordered = sorted(numbers["rows"], key=lambda row: (row["weight_decay"], row["teacher_depth"]))
-    rows = [
-        (
-            f"{decay:g}",
-            str(depth),
-            cell(own, column("accuracy"), ".4f"),
-            cell(own, column("min_intra")),
-            cell(own, column("max_inter")),
-            cell(own, gap),
-        )
-        for (decay, depth), own in group(ordered, "weight_decay", "teacher_depth").items()
-    ]
-    columns = ("weight decay", "teacher depth", "accuracy", "min intra", "max inter", "difference")
-    return [Table("Last-layer features", columns, rows)]
+    keys = (DECAY_COLUMN, Column("teacher depth", "teacher_depth", "d"))
+    columns = (ACCURACY_COLUMN, *COSINE_COLUMNS)
+    return [summarise("Last-layer features", ordered, keys, columns)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Cosines against the depth of the teacher, one panel a weight decay; and the difference."""
+    """Return cosines against the depth of the teacher for each weight decay; their difference."""
     rows, classes = numbers["rows"], int(numbers["config"]["classes"])
     decays = sorted({row["weight_decay"] for row in rows})
     depths = tuple(float(depth) for depth in sorted({row["teacher_depth"] for row in rows}))
-    panels: list[Panel] = []
-    difference = []
+    axis: dict[str, Any] = {"x_label": "depth of the teacher", "x_ticks": depths}
+    panels = []
     for decay in decays:
-        own = [row for row in rows if row["weight_decay"] == decay]
-        look = LineStyle(f"difference, {DECAY} {decay:g}", len(panels) + 1)
-        difference.append(mean_over_seeds(converged(own), "teacher_depth", gap, look))
+        members = [row for row in rows if row["weight_decay"] == decay]
+        crosses = failure_crosses(
+            members, "teacher_depth", [column(str(line.value)) for line in COSINE_LINES]
+        )
         panels.append(
-            Panel(
-                f"{DECAY} {decay:g}",
-                "depth of the teacher",
-                "cosine similarity",
-                cosines(own, "teacher_depth", simplex(classes, depths)),
-                x_ticks=depths,
-                y_range=COSINES,
+            line_panel(
+                f"weight decay {decay:g}",
+                converged(members),
+                "teacher_depth",
+                COSINE_LINES,
+                more=[simplex_line(classes, depths), *crosses],
+                y_label="cosine similarity",
+                y_range=COSINE_RANGE,
+                **axis,
             )
         )
+    simplex = 1 + 1 / (classes - 1)
+    differences = [
+        Line(f"difference, weight decay {decay:g}", degree_or_none, {"weight_decay": decay}, colour)
+        for colour, decay in enumerate(decays, start=1)
+    ]
     panels.append(
-        Panel(
+        line_panel(
             "min intra − max inter",
-            "depth of the teacher",
-            "difference of cosines",
-            tuple(difference),
-            references=(Reference("simplex ETF", y=1 + 1 / (classes - 1)),),
-            x_ticks=depths,
-            y_range=(0.0, 1.14 * (1 + 1 / (classes - 1))),
+            converged(rows),
+            "teacher_depth",
+            differences,
+            y_label="difference of cosines",
+            references=(Reference("simplex ETF", y=simplex),),
+            y_range=(0.0, 1.14 * simplex),
+            **axis,
         )
     )
     return [
@@ -117,8 +129,8 @@ def pictures(numbers: Numbers) -> list[Picture]:
             "Complexity of the data and collapse",
             tuple(panels),
             len(panels),
-            "Affine batch norm; the labels come from random networks of this many layers. "
-            f"{SEED_CAPTION}{failed_note(rows)}",
+            "Networks with affine batch norm. The labels come from random networks with this many "
+            f"layers. {SEED_CAPTION}{describe_failures(rows)}",
         )
     ]
 
@@ -130,24 +142,24 @@ def pictures(numbers: Numbers) -> list[Picture]:
     "pan2023, Sec. 1.4 “relatively lower distribution complexity can achieve more significant”",
     needs="pan2023_complexity",
     figure="pan2023_complexity",
-    code="nclab_papers.pan2023.rows.degree",
+    code="nclab_papers.pan2023.networks.degree",
 )
 def simpler_data(numbers: Numbers) -> Finding:
-    """Collapse for the simplest teacher above that for the deepest, averaged over weight decays.
+    """Compare collapse for the simplest and the deepest teacher, averaged over weight decays.
 
-    A seed counts where networks of both teachers converged at every weight decay.
+    A seed counts if the networks of both teachers converged at every weight decay.
     """
     rows = numbers["rows"]
     depths = [int(row["teacher_depth"]) for row in rows]
-    by_decay: dict[int, list[float]] = {}
     decays = {row["weight_decay"] for row in rows}
+    rises: dict[int, list[float]] = {}
     for decay in decays:
         simple, complicated = (
             by_seed(rows, degree, teacher_depth=depth, weight_decay=decay)
             for depth in (min(depths), max(depths))
         )
-        for seed, rise in paired(simple, complicated).items():
-            by_decay.setdefault(seed, []).append(rise)
-    means = {seed: fmean(rises) for seed, rises in by_decay.items() if len(rises) == len(decays)}
-    what = f"teacher of {min(depths)} against {max(depths)} layers" if depths else ""
-    return judge_effects([Part(what, means)], margin=COSINE)
+        for seed, rise in paired_differences(simple, complicated).items():
+            rises.setdefault(seed, []).append(rise)
+    means = {seed: fmean(values) for seed, values in rises.items() if len(values) == len(decays)}
+    name = f"teacher of {min(depths)} against {max(depths)} layers" if depths else ""
+    return judge_effects([Part(name, means)], margin=COSINE_MARGIN)

@@ -1,7 +1,7 @@
-"""The thesis's three conjectures: the smallest e with which each is true, on two kinds of data.
+"""The smallest e with which each of the thesis's three conjectures is true, on two kinds of data.
 
-The conjectures speak of conic hulls and are judged there; what teacher data say is a finding of
-ours.
+The conjectures are about conic hulls and are judged there. Results on teacher data are findings of
+this project.
 
 Claim: collapse improves with weight decay and with depth, and effective depth falls.
 Source: pan2023, Conj. 3.1.1
@@ -24,11 +24,14 @@ from nclab_papers.pan2023.networks import (
     DEEP_DECAYS,
     PAPER,
     QUICK,
+    RECORDED,
     Data,
     Networks,
+    degree,
+    degree_or_none,
     last_layers,
+    note_skipped,
 )
-from nclab_papers.pan2023.rows import degree, gap, noting
 from nclab_papers.pan2023.statements.conjectures import (
     smallest_decay_slack,
     smallest_depth_error,
@@ -36,10 +39,10 @@ from nclab_papers.pan2023.statements.conjectures import (
 )
 
 SMALL = 0.05
-"""An e of a conjecture up to this is small: a twentieth of a cosine, or of the samples."""
+"""Largest e of a conjecture that counts as small: 0.05 of a cosine, or of the samples."""
 CONVERGED, PERFECT = "accuracy 0.99 or more", "accuracy 1"
-"""How "perfect accuracy", which 3.1.1 and 3.2.2 ask of their networks, may be read, and the
-convergence that 3.2.1 asks for, as the thesis speaks of it where accuracy is perfect."""
+"""Two readings of "perfect accuracy" in 3.1.1 and 3.2.2, and of "convergence" in 3.2.1, which the
+thesis uses for networks of perfect accuracy."""
 TITLES = {
     "3.1.1": "3.1.1: grows with weight decay",
     "3.2.1": "3.2.1: sharpens with depth",
@@ -48,78 +51,87 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Place:
-    """Networks and data on which the conjectures are tried."""
+class Setting:
+    """Networks and data on which the conjectures are tested."""
 
     networks: Networks
     data: Data
     layers: int
     weight_decays: tuple[float, ...]
     most: int | None = None
-    """So many seeds at the most, all by default; set by the time they take."""
+    """Largest number of seeds, limited by the training time; all seeds by default."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Where the conjectures are tried; teacher data are those of figures 3.1 and 3.3."""
+    """Settings in which the conjectures are tested; teacher data are those of figures 3.1 and 3.3."""
 
-    places: tuple[Place, ...]
+    places: tuple[Setting, ...]
 
 
-def _places(networks: Networks, most: int | None = None) -> tuple[Place, ...]:
-    """Both kinds of data at both depths of the thesis.
+def _settings(networks: Networks, most: int | None = None) -> tuple[Setting, ...]:
+    """Return both kinds of data at both depths of the thesis.
 
     Args:
-        most: seeds of the teacher's data, which the conjectures are not about, at 6 layers; those
-            at 15 layers are the networks of Figure 3.3.
+        most: number of seeds of teacher data with 6 layers, which the conjectures are not about.
+            The networks with 15 layers are those of Figure 3.3.
     """
     return tuple(
-        Place(networks, data, layers, decays, most if (data, layers) == ("teacher", 6) else None)
+        Setting(
+            networks,
+            data,
+            layers,
+            decays,
+            most if (data, layers) == ("teacher", 6) else None,
+        )
         for data in ("conic", "teacher")
         for layers, decays in ((6, DECAYS), (15, DEEP_DECAYS))
     )
 
 
-PRESETS = {"quick": Config(_places(QUICK)), "paper": Config(_places(PAPER, most=3))}
+PRESETS = {"quick": Config(_settings(QUICK)), "paper": Config(_settings(PAPER, most=3))}
 
 
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """The smallest e of every seed."""
-    rows, accuracies, trained, skipped = [], [], [], 0
+    """Train the networks and return the smallest e of every seed."""
+    rows: list[dict[str, Any]] = []
+    accuracies: list[dict[str, Any]] = []
+    runs: list[str] = []
+    skipped = 0
     planned = [
-        (place, sweep)
-        for place in config.places
-        for sweep in place.networks.sweeps(
-            seeds=seeds[: place.most],
-            layers=place.layers,
-            weight_decays=place.weight_decays,
-            data=place.data,
+        (setting, sweep)
+        for setting in config.places
+        for sweep in setting.networks.sweeps(
+            seeds=seeds[: setting.most],
+            layers=setting.layers,
+            weight_decays=setting.weight_decays,
+            data=setting.data,
         )
     ]
-    # All places together, so that no core waits for the last network of each.
-    found = config.places[0].networks.train(out, [sweep for _, sweep in planned], engine=engine)
-    for (place, sweep), own in zip(planned, found, strict=True):
-        trained += [f"fleet/{run['run']}" for run in own]
+    # All settings are trained together, so no core waits for the last network of a setting.
+    trained = config.places[0].networks.train(out, [sweep for _, sweep in planned], engine=engine)
+    for (setting, sweep), members in zip(planned, trained, strict=True):
+        runs += [f"{RECORDED.folder}/{run['run']}" for run in members]
         networks = [
-            {**run, "measured": last_layers(out, dict(run))} for run in own if run["converged"]
+            {**run, "measured": last_layers(out, run)} for run in members if run["converged"]
         ]
-        known = [network for network in networks if defined(network)]
-        skipped += len(networks) - len(known)
-        where = {"data": place.data, "layers": place.layers, "seed": sweep.seeds[0]}
-        rows += [{**where, **row} for row in smallest(known)]
+        complete = [network for network in networks if is_defined(network)]
+        skipped += len(networks) - len(complete)
+        keys = {"data": setting.data, "layers": setting.layers, "seed": sweep.seeds[0]}
+        rows += [{**keys, **row} for row in smallest(complete)]
         accuracies += [
-            {**where, **{name: run[name] for name in ("weight_decay", "accuracy")}} for run in own
+            {**keys, "weight_decay": run["weight_decay"], "accuracy": run["accuracy"]}
+            for run in members
         ]
+    networks_config = config.places[0].networks
+    depths = dict.fromkeys(str(setting.layers) for setting in config.places)
     return {
-        "config": {
-            **asdict(config.places[0].networks),
-            **asdict(config),
-            "seeds": list(seeds),
-        },
-        "size": _size(config),
-        "runs": trained,
+        "config": {**asdict(networks_config), **asdict(config), "seeds": list(seeds)},
+        "size": f"{' and '.join(depths)} layers of width {networks_config.width}, "
+        f"{networks_config.samples} samples, {networks_config.epochs} epochs",
+        "runs": runs,
         "rows": rows,
         "worst": worst_of_seeds(rows),
         "accuracies": accuracies,
@@ -128,139 +140,90 @@ def run(
     }
 
 
-def _size(config: Config) -> str:
-    """Of all places, in words."""
-    networks = config.places[0].networks
-    depths = dict.fromkeys(str(place.layers) for place in config.places)
-    return (
-        f"{' and '.join(depths)} layers of width {networks.width}, {networks.samples} samples, "
-        f"{networks.epochs} epochs"
-    )
-
-
-def defined(network: Row) -> bool:
+def is_defined(network: Row) -> bool:
     """Whether cosines and nearest class centres are defined in every layer of a network."""
-    layers = network["measured"]
-    return gap(network) is not None and all(
-        gap(layer) is not None and layer["nc4_ncc_accuracy"] is not None for layer in layers
+    return degree_or_none(network) is not None and all(
+        degree_or_none(layer) is not None and layer["nc4_ncc_accuracy"] is not None
+        for layer in network["measured"]
     )
 
 
 def smallest(networks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The smallest e of each conjecture for one seed's converged and defined networks."""
+    """Return the smallest e of each conjecture for the converged networks of one seed."""
     rows: list[dict[str, Any]] = []
+
+    def append(name: str, reading: str, decay: float | None, e: float) -> None:
+        keys = {"conjecture": name, "reading": reading, "weight_decay": decay}
+        rows.append({**keys, "smallest_e": e})
+
     perfect = [network for network in networks if network["accuracy"] == 1]
-    for reading, own in ((CONVERGED, networks), (PERFECT, perfect)):
-        for network in own:
+    for reading, members in ((CONVERGED, networks), (PERFECT, perfect)):
+        for network in members:
             slack = smallest_layer_slack([degree(layer) for layer in network["measured"]])
-            rows.append(_needed("3.2.1", reading, network["weight_decay"], slack))
-        if len(own) > 1:
-            decays = [float(network["weight_decay"]) for network in own]
-            gaps = [degree(network) for network in own]
-            right = [[layer["nc4_ncc_accuracy"] for layer in one["measured"]] for one in own]
-            rows += [
-                _needed("3.1.1", reading, None, smallest_decay_slack(decays, gaps)),
-                _needed("3.2.2", reading, None, smallest_depth_error(decays, right)),
+            append("3.2.1", reading, network["weight_decay"], slack)
+        if len(members) > 1:
+            decays = [float(network["weight_decay"]) for network in members]
+            gaps = [degree(network) for network in members]
+            accuracies = [
+                [layer["nc4_ncc_accuracy"] for layer in network["measured"]] for network in members
             ]
+            append("3.1.1", reading, None, smallest_decay_slack(decays, gaps))
+            append("3.2.2", reading, None, smallest_depth_error(decays, accuracies))
     return rows
 
 
-def _needed(name: str, reading: str, decay: float | None, e: float) -> dict[str, Any]:
-    return {"conjecture": name, "reading": reading, "weight_decay": decay, "smallest_e": e}
-
-
 def worst_of_seeds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a conjecture needs in one seed: the largest e over its weight decays."""
+    """Return the e that a conjecture needs in each seed: the largest over weight decays."""
+    keys = ("conjecture", "data", "layers", "reading", "seed")
     return [
         {
-            "conjecture": name,
-            "data": data,
-            "layers": layers,
-            "reading": reading,
-            "seed": seed,
-            "smallest_e": max(row["smallest_e"] for row in own),
+            **dict(zip(keys, setting, strict=True)),
+            "smallest_e": max(row["smallest_e"] for row in members),
         }
-        for (name, data, layers, reading, seed), own in group(
-            rows, "conjecture", "data", "layers", "reading", "seed"
-        ).items()
+        for setting, members in group(rows, *keys).items()
     ]
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """The smallest e by conjecture and data."""
-    rows = []
+    """Return the smallest e by conjecture and data, and the accuracies of all networks."""
     ordered = sorted(numbers["worst"], key=lambda row: str(row["conjecture"]))
     keys = ("conjecture", "data", "layers", "reading")
-    for (name, data, layers, reading), own in group(ordered, *keys).items():
-        values = [float(row["smallest_e"]) for row in own]
+    lines = []
+    for setting, members in group(ordered, *keys).items():
+        values = [float(row["smallest_e"]) for row in members]
         ends = t_interval(values)
-        rows.append(
-            (
-                name,
-                data,
-                str(layers),
-                reading,
-                f"{fmean(values):.4f}",
-                f"{ends[0]:.4f} to {ends[1]:.4f}" if ends and ends[0] < ends[1] else "–",
-                ", ".join(f"{value:.4f}" for value in values),
-            )
-        )
-    columns = ("mean e", "95 % interval", "seed by seed")
+        interval = f"{ends[0]:.4f} to {ends[1]:.4f}" if ends and ends[0] < ends[1] else "–"
+        by_seed = ", ".join(f"{value:.4f}" for value in values)
+        lines.append((*map(str, setting), f"{fmean(values):.4f}", interval, by_seed))
     networks = [
-        (
-            data,
-            str(layers),
-            f"{decay:g}",
-            ", ".join(f"{row['accuracy']:.4g}" for row in own),
-        )
-        for (data, layers, decay), own in group(
+        (data, str(layers), f"{decay:g}", ", ".join(f"{row['accuracy']:.4g}" for row in members))
+        for (data, layers, decay), members in group(
             numbers["accuracies"], "data", "layers", "weight_decay"
         ).items()
     ]
+    headings = ("conjecture", "data", "layers", "networks with", "mean e", "95 % interval")
     return [
-        Table("Smallest e", ("conjecture", "data", "layers", "networks of", *columns), rows),
+        Table("Smallest e", (*headings, "e by seed"), lines),
         Table(
-            "Training accuracy, seed by seed",
-            ("data", "layers", "weight decay", "accuracy"),
-            networks,
+            "Training accuracy by seed", ("data", "layers", "weight decay", "accuracy"), networks
         ),
     ]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """The smallest e of every conjecture: seeds as circles, their mean with its interval."""
-    places = sorted({(row["data"], int(row["layers"])) for row in numbers["worst"]})
+    """Return the smallest e of every conjecture: circles for seeds, the mean with its interval."""
+    settings = sorted({(row["data"], int(row["layers"])) for row in numbers["worst"]})
     panels: list[Panel] = []
     for name, title in TITLES.items():
-        lines = []
-        for reading, colour, shift in ((CONVERGED, 0, -0.2), (PERFECT, 1, 0.2)):
-            named = False
-            for place, (data, layers) in enumerate(places):
+        lines: list[Series] = []
+        for colour, (reading, shift) in enumerate(((CONVERGED, -0.2), (PERFECT, 0.2))):
+            labelled = False
+            for place, (data, layers) in enumerate(settings):
                 values = list(_smallest_e(numbers, name, data, layers, reading).values())
-                if not values:
-                    continue
-                ends = t_interval(values)
-                lines += [
-                    Series(
-                        "" if named else reading,
-                        [place + 1 + shift + 0.06],
-                        [fmean(values)],
-                        [ends[0]] if ends else None,
-                        [ends[1]] if ends else None,
-                        colour,
-                        "none",
-                        "filled",
-                    ),
-                    Series(
-                        "",
-                        [place + 1 + shift - 0.06] * len(values),
-                        values,
-                        colour=colour,
-                        style="none",
-                        marker="hollow",
-                    ),
-                ]
-                named = True
+                if values:
+                    label = "" if labelled else reading
+                    lines += _seeds_and_mean(values, place + 1 + shift, label, colour)
+                    labelled = True
         panels.append(
             Panel(
                 title,
@@ -268,8 +231,8 @@ def pictures(numbers: Numbers) -> list[Picture]:
                 "" if panels else "smallest e",
                 tuple(lines),
                 references=(Reference("", y=float(numbers["small"])),),
-                x_ticks=tuple(range(1, len(places) + 1)),
-                x_names=tuple(f"{data},\n{layers} layers" for data, layers in places),
+                x_ticks=tuple(range(1, len(settings) + 1)),
+                x_names=tuple(f"{data},\n{layers} layers" for data, layers in settings),
             )
         )
     return [
@@ -278,46 +241,59 @@ def pictures(numbers: Numbers) -> list[Picture]:
             "The smallest e with which each conjecture is true",
             tuple(panels),
             3,
-            "Each conjecture says that something holds up to an e; smaller is better. The "
-            "conjectures are about conic hulls. Circles are the seeds, dots their means with "
-            "95 % intervals; by colour, which networks count as perfect. Dashed: up to there an e "
-            "is called small.",
+            "Each conjecture states that something holds up to an e; a smaller e is a stronger "
+            "statement. The conjectures are about conic hulls. Circles: seeds. Dots: means with "
+            "95 % intervals. Colours: which networks count as perfect. Dashed: the largest e that "
+            "we call small.",
         )
     ]
+
+
+def _seeds_and_mean(
+    values: Sequence[float], x: float, label: str, colour: int
+) -> tuple[Series, Series]:
+    """Return the mean with its interval and, next to it, the values of the seeds."""
+    ends = t_interval(values)
+    low, high = ([ends[0]], [ends[1]]) if ends else (None, None)
+    mean = Series(label, [x + 0.06], [fmean(values)], low, high, colour, "none", "filled")
+    circles = Series("", [x - 0.06] * len(values), values, None, None, colour, "none", "hollow")
+    return mean, circles
 
 
 def _smallest_e(
     numbers: Numbers, name: str, data: str, layers: int, reading: str
 ) -> dict[int, float]:
-    """By seed, at one place."""
-    where = {"conjecture": name, "data": data, "layers": layers, "reading": reading}
+    """Return the smallest e by seed in one setting."""
+    match = {"conjecture": name, "data": data, "layers": layers, "reading": reading}
     return {
         int(row["seed"]): float(row["smallest_e"])
         for row in numbers["worst"]
-        if all(row[key] == value for key, value in where.items())
+        if all(row[key] == value for key, value in match.items())
     }
 
 
 def judged(name: str, data: Data, numbers: Numbers) -> Finding:
-    """Whether e is small at both depths: how far it stays below `SMALL`.
+    """Judge how far e is below `SMALL` at both depths.
 
-    Both readings of "perfect accuracy" must say so. A place without any e, for want of converged
-    networks, leaves the conjecture undecided. Being about every network and data set, a conjecture
-    cannot be proved this way.
+    The verdict must be the same for both readings of "perfect accuracy". A setting without
+    converged networks leaves the conjecture undecided. A conjecture about every network and data
+    set cannot be proved this way.
     """
-    places = [place for place in numbers["config"]["places"] if place["data"] == data]
+    settings = [setting for setting in numbers["config"]["places"] if setting["data"] == data]
     choices = {
         reading: [
             Part(
                 f"{SMALL:g} − e, {data}, {layers} layers",
-                {seed: SMALL - e for seed, e in found.items()},
+                {
+                    seed: SMALL - e
+                    for seed, e in _smallest_e(numbers, name, data, layers, reading).items()
+                },
             )
-            for layers in sorted({int(place["layers"]) for place in places})
-            for found in [_smallest_e(numbers, name, data, layers, reading)]
+            for layers in sorted({int(setting["layers"]) for setting in settings})
         ]
         for reading in (CONVERGED, PERFECT)
     }
-    return noting(judge_choices(choices, margin=0.0), int(numbers.get("skipped", 0)))
+    return note_skipped(judge_choices(choices, margin=0.0), int(numbers.get("skipped", 0)))
 
 
 E = {
@@ -325,15 +301,15 @@ E = {
     "3.2.1": "smallest_layer_slack",
     "3.2.2": "smallest_depth_error",
 }
-"""What computes the smallest e of each conjecture."""
+"""Function that computes the smallest e of each conjecture."""
 
 
 def _conjecture(number: str, text: str, quote: str, data: Data) -> Claim:
-    own = data == "conic"
+    stated = data == "conic"
     return Claim(
-        f"pan2023/conjecture-{number}" if own else f"findings/conjecture-{number}-{data}",
-        Kind.CONJECTURE if own else Kind.RESULT,
-        text if own else text.replace("On conic hulls", "On data of a teacher, too"),
+        f"pan2023/conjecture-{number}" if stated else f"findings/conjecture-{number}-{data}",
+        Kind.CONJECTURE if stated else Kind.RESULT,
+        text if stated else text.replace("On conic hulls", "Also on data of a teacher"),
         f"pan2023, Conj. {number} “{quote}”",
         partial(judged, number, data),
         needs="pan2023_conjectures",

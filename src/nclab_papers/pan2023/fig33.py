@@ -5,7 +5,7 @@ Source: pan2023, Fig. 3.3
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
@@ -16,40 +16,51 @@ import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, Share, judge_effects, judge_shares
-from nclab.claims.tables import Row, Table, cell, group, mean_and_deviation
+from nclab.claims.pictures import Line, line_panel
+from nclab.claims.tables import Column, Row, Table, group, mean_and_deviation, summarise
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference
-from nclab.figures.seeds import SEED_CAPTION, LineStyle, column, mean_over_seeds
+from nclab.figures.seeds import SEED_CAPTION
 from nclab.metrics.nc4_nearest_center import effective_depth
-from nclab_papers.pan2023.lines import (
-    ACCURACY,
-    COSINES,
-    DECAY,
-    INTER,
-    INTRA,
-    TICKS,
-    failed_note,
-    simplex,
+from nclab_papers.pan2023.networks import (
+    ACCURACY_COLOUR,
+    ACCURACY_COLUMN,
+    COSINE_MARGIN,
+    COSINE_RANGE,
+    DECAY_AXIS,
+    DECAY_COLUMN,
+    DEEP_DECAYS,
+    INTER_COLOUR,
+    INTRA_COLOUR,
+    PAPER,
+    QUICK,
+    Networks,
+    by_seed,
+    decade_slopes,
+    degree,
+    describe_config,
+    describe_failures,
+    last_layers,
+    note_skipped,
+    simplex_line,
 )
-from nclab_papers.pan2023.networks import DEEP_DECAYS, PAPER, QUICK, Networks, last_layers
-from nclab_papers.pan2023.rows import COSINE, by_seed, decade_slopes, degree, noting
 
 EPSILONS = (0.005, 0.01, 0.05)
-"""Errors of nearest class centres at which the effective depth is taken."""
+"""Errors of the nearest class centre at which the effective depth is computed."""
 FEW_EXCEPTIONS = 0.8
-"""Net share of rising steps where the thesis speaks of very few exceptions: one in ten may fall."""
+"""Net share of rising steps that "very few exceptions" requires: one step in ten may fall."""
 EARLY = 0.5
-"""Share of the layers that still count as early."""
+"""Share of the layers that count as early."""
 LAYER = 0.5
-"""Depths that differ by less than half a layer do not."""
+"""Smallest difference of depths of interest, in layers."""
 MANY = 1 / 3
-"""Share of the intermediate layers that counts as many."""
+"""Share of the intermediate layers that counts as "many"."""
 NEAR_PERFECT = 0.01
-"""Nearest-class-centre error of a layer that classifies near-perfectly."""
+"""Largest error of the nearest class centre in a layer that classifies near-perfectly."""
 UNSTABLE_DECAYS = (3e-3, 5e-3)
-"""Where the thesis sees positive inter-class cosines in the middle layers."""
+"""Weight decays at which the thesis reports positive inter-class cosines in middle layers."""
 FAILING_DECAY = 1e-2
-"""Where the thesis's 15 layers fail to converge."""
+"""Weight decay at which the thesis's 15 layers fail to converge."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +79,14 @@ PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Rows of layers, and the depths of networks."""
+    """Train the networks; return one row per layer, per network, and per network and error."""
     sweeps = config.networks.sweeps(
         seeds=seeds, layers=config.layers, weight_decays=config.weight_decays
     )
     runs = [*chain.from_iterable(config.networks.train(out, sweeps, engine=engine))]
     rows = [layer for run in runs for layer in layer_rows(out, run)]
     return {
-        "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},
+        "config": describe_config(config, seeds),
         "rows": rows,
         "depths": depth_rows(rows, config.epsilons),
         "runs": runs,
@@ -83,28 +94,28 @@ def run(
 
 
 def layer_rows(out: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was measured in every layer of a network, counted from 1."""
+    """Return one row per layer of a network at its end; layers are counted from 1."""
     return [
         {
             "weight_decay": run["weight_decay"],
             "seed": run["seed"],
-            "layer": place,
+            "layer": number,
             "ncc_accuracy": layer["nc4_ncc_accuracy"],
             "min_intra": layer["min_intra"],
             "max_inter": layer["max_inter"],
         }
-        for place, layer in enumerate(last_layers(out, run), start=1)
+        for number, layer in enumerate(last_layers(out, run), start=1)
     ]
 
 
 def depth_rows(rows: list[dict[str, Any]], epsilons: Sequence[float]) -> list[dict[str, Any]]:
-    """Effective depths of every network whose layers all have a nearest class centre."""
-    found = []
+    """Return the effective depths of all networks whose layers have nearest class centres."""
+    depths = []
     for (decay, seed), layers in group(rows, "weight_decay", "seed").items():
         accuracies = [layer["ncc_accuracy"] for layer in layers]
         if any(accuracy is None for accuracy in accuracies):
             continue
-        found += [
+        depths += [
             {
                 "weight_decay": decay,
                 "seed": seed,
@@ -113,7 +124,7 @@ def depth_rows(rows: list[dict[str, Any]], epsilons: Sequence[float]) -> list[di
             }
             for epsilon in epsilons
         ]
-    return found
+    return depths
 
 
 ALONG_LAYERS: dict[str, tuple[Callable[[Row], float], tuple[str, ...]]] = {
@@ -121,161 +132,151 @@ ALONG_LAYERS: dict[str, tuple[Callable[[Row], float], tuple[str, ...]]] = {
     "min intra": (lambda row: float(row["min_intra"]), ("min_intra",)),
     "min intra − max inter": (degree, ("min_intra", "max_inter")),
 }
-"""What rises from layer to layer in the thesis's words, and what it is made of."""
+"""Quantities that rise from layer to layer according to the thesis, and the fields they need."""
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Depths and middle layers of converged networks by weight decay."""
-    errors = sorted({row["epsilon"] for row in numbers["depths"]})
-    depths = group(of_converged(numbers["depths"], numbers["runs"]), "weight_decay", "epsilon")
-    layers = group(of_converged(numbers["rows"], numbers["runs"]), "weight_decay")
-    rows = []
-    for (decay,), runs in group(numbers["runs"], "weight_decay").items():
-        own = [
-            found
-            for found in group(layers.get((decay,), []), "seed").values()
-            if len(found) > 2 and all(row["max_inter"] is not None for row in found)
-        ]
-        tops = [max(row["max_inter"] for row in found[1:-1]) for found in own]
-        reached = mean_and_deviation([run["accuracy"] for run in runs], ".4f")
-        rows.append(
-            (
-                f"{decay:g}",
-                reached if any(run["converged"] for run in runs) else f"{reached}, not converged",
-                *(
-                    mean_and_deviation(
-                        [row["depth"] for row in depths.get((decay, error), [])], ".1f"
-                    )
-                    for error in errors
-                ),
-                cell(runs, column("min_intra")),
-                cell(runs, column("max_inter")),
-                mean_and_deviation(tops),
-                mean_and_deviation(map(middle_inter, own), ".2f"),
-            )
-        )
+    """Return depths and middle layers by weight decay, and the steps from layer to layer."""
+    depths = {
+        (row["weight_decay"], row["seed"], row["epsilon"]): row["depth"]
+        for row in numbers["depths"]
+    }
+    layers = group(numbers["rows"], "weight_decay", "seed")
+
+    def depth_column(error: float) -> Column:
+        def depth(run: Row) -> float | None:
+            return depths.get((run["weight_decay"], run["seed"], error))
+
+        return Column(f"depth, ε = {error:g}", depth, ".1f")
+
+    def of_middle(value: Callable[[Sequence[Row]], float]) -> Callable[[Row], float | None]:
+        def of_run(run: Row) -> float | None:
+            members = layers.get((run["weight_decay"], run["seed"]), [])
+            defined = len(members) > 2 and all(row["max_inter"] is not None for row in members)
+            return value(members) if defined else None
+
+        return of_run
+
     columns = (
-        "weight decay",
-        "accuracy",
-        *(f"depth, ε = {error:g}" for error in errors),
-        "last min intra",
-        "last max inter",
-        "largest inter in the middle",
-        "share of middle layers with inter > 0",
+        ACCURACY_COLUMN,
+        *map(depth_column, sorted({row["epsilon"] for row in numbers["depths"]})),
+        Column("last min intra", "min_intra"),
+        Column("last max inter", "max_inter"),
+        Column("largest inter in the middle", of_middle(_largest_middle_inter)),
+        Column("share of middle layers with inter > 0", of_middle(middle_inter), ".2f"),
     )
-    return [Table("Networks", columns, rows), _steps(numbers)]
+    return [summarise("Networks", numbers["runs"], (DECAY_COLUMN,), columns), _steps(numbers)]
+
+
+def _largest_middle_inter(layers: Sequence[Row]) -> float:
+    """Return the largest max inter of all layers except the first and the last."""
+    return max(float(row["max_inter"]) for row in layers[1:-1])
 
 
 def _steps(numbers: Numbers) -> Table:
-    """How many steps from layer to layer rise and fall by what a reader of the figure would see."""
-    rows = []
-    for name, (value, needs) in ALONG_LAYERS.items():
+    """Return the shares of steps from layer to layer that visibly rise or fall."""
+    lines = []
+    for name, (value, fields) in ALONG_LAYERS.items():
         steps: dict[int, list[float]] = {}
-        for run, layers in _measured(numbers, *needs)[0]:
-            line = [value(row) for row in layers]
-            steps.setdefault(int(run["seed"]), []).extend(b - a for a, b in pairwise(line))
-        known = [own for own in steps.values() if own]
+        for run, layers in _measured(numbers, *fields)[0]:
+            values = [value(row) for row in layers]
+            steps.setdefault(int(run["seed"]), []).extend(b - a for a, b in pairwise(values))
+        by_seed_steps = [members for members in steps.values() if members]
         shares = [
-            [fmean(step > COSINE for step in own) for own in known],
-            [fmean(abs(step) <= COSINE for step in own) for own in known],
-            [fmean(step < -COSINE for step in own) for own in known],
+            [fmean(step > COSINE_MARGIN for step in members) for members in by_seed_steps],
+            [fmean(abs(step) <= COSINE_MARGIN for step in members) for members in by_seed_steps],
+            [fmean(step < -COSINE_MARGIN for step in members) for members in by_seed_steps],
         ]
-        rows.append((name, *(mean_and_deviation(share, ".2f") for share in shares)))
-    visible = f"by more than {COSINE:g}"
-    return Table(
-        "Steps from layer to layer", ("", f"rise {visible}", "less", f"fall {visible}"), rows
-    )
+        lines.append((name, *(mean_and_deviation(share, ".2f") for share in shares)))
+    visible = f"by more than {COSINE_MARGIN:g}"
+    headings = ("", f"rise {visible}", "change by less", f"fall {visible}")
+    return Table("Share of steps from layer to layer", headings, lines)
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Every layer, one panel a weight decay, as in the thesis; and the effective depth."""
+    """Return metrics of every layer for each weight decay, and the effective depth."""
     rows, runs = numbers["rows"], numbers["runs"]
     classes = int(numbers["config"]["classes"])
     lines = (
-        ("ncc_accuracy", LineStyle("NCC accuracy", ACCURACY, marker="none")),
-        ("min_intra", LineStyle("min intra", INTRA, marker="none")),
-        ("max_inter", LineStyle("max inter", INTER, marker="none")),
+        Line("NCC accuracy", "ncc_accuracy", colour=ACCURACY_COLOUR, marker="none"),
+        Line("min intra", "min_intra", colour=INTRA_COLOUR, marker="none"),
+        Line("max inter", "max_inter", colour=INTER_COLOUR, marker="none"),
     )
     panels: list[Panel] = []
     for decay in sorted({row["weight_decay"] for row in rows}):
-        every = [row for row in rows if row["weight_decay"] == decay]
-        own = of_converged(every, runs) or every
-        failed = sum(not run["converged"] for run in runs if run["weight_decay"] == decay)
-        some = sum(run["weight_decay"] == decay for run in runs)
-        title = f"wd = {decay:g}" + (f", {failed} of {some} not converged" if failed else "")
+        members = [row for row in rows if row["weight_decay"] == decay]
+        shown = of_converged(members, runs) or members
+        converged = [run["converged"] for run in runs if run["weight_decay"] == decay]
+        failed = converged.count(False)
+        note = f", {failed} of {len(converged)} not converged" if failed else ""
         panels.append(
-            Panel(
-                title,
+            line_panel(
+                f"wd = {decay:g}{note}",
+                shown,
                 "layer",
-                "" if len(panels) % 4 else "accuracy, cosine",
-                (
-                    *(mean_over_seeds(own, "layer", column(name), look) for name, look in lines),
-                    simplex(classes, [float(row["layer"]) for row in own]),
-                ),
-                y_range=COSINES,
+                lines,
+                more=[simplex_line(classes, [float(row["layer"]) for row in shown])],
+                x_label="layer",
+                y_label="" if len(panels) % 4 else "accuracy, cosine",
+                y_range=COSINE_RANGE,
             )
         )
-    note = SEED_CAPTION + failed_note(runs)
-    lost = any(
-        not any(run["converged"] for run in own) for own in group(runs, "weight_decay").values()
-    )
-    shown = " Where no seed converged, the panel shows all of them." if lost else ""
+    note = SEED_CAPTION + describe_failures(runs)
+    by_decay = group(runs, "weight_decay").values()
+    if not all(any(run["converged"] for run in members) for members in by_decay):
+        note += " If no seed converged, the panel shows all seeds."
     layers = Picture(
         "pan2023_fig33",
         "Collapse in every layer of a deep network",
         tuple(panels),
         4,
         "Figure 3.3 of the thesis: nearest-class-centre accuracy (green), smallest intra-class "
-        f"(blue) and largest inter-class cosine (yellow) of the features after batch norm. "
-        f"{note}{shown}",
+        f"cosine (blue) and largest inter-class cosine (yellow) of features after batch norm. "
+        f"{note}",
         (2.6, 2.3),
     )
-    return [layers, _depths(numbers, note)]
+    return [layers, _depth_picture(numbers, SEED_CAPTION + describe_failures(runs))]
 
 
-def _depths(numbers: Numbers, note: str) -> Picture:
-    """Effective depth against weight decay, and the middle layers' largest inter."""
-    kept = of_converged(numbers["depths"], numbers["runs"])
-    depths = [
-        mean_over_seeds(
-            [row for row in kept if row["epsilon"] == epsilon],
-            "weight_decay",
-            column("depth"),
-            LineStyle(f"ε = {epsilon:g}", colour),
-        )
-        for colour, epsilon in enumerate(sorted({row["epsilon"] for row in kept}))
-    ]
+def _depth_picture(numbers: Numbers, note: str) -> Picture:
+    """Return effective depth and largest inter of the middle layers against weight decay."""
+    depths = of_converged(numbers["depths"], numbers["runs"])
     networks = group(of_converged(numbers["rows"], numbers["runs"]), "weight_decay", "seed")
     middle = [
-        {"weight_decay": decay, "value": max(row["max_inter"] for row in layers)}
-        for (decay, _), found in networks.items()
-        for layers in [sorted(found, key=lambda row: int(row["layer"]))[1:-1]]
+        {"weight_decay": decay, "seed": seed, "inter": max(row["max_inter"] for row in layers)}
+        for (decay, seed), members in networks.items()
+        for layers in [sorted(members, key=lambda row: int(row["layer"]))[1:-1]]
         if layers and all(row["max_inter"] is not None for row in layers)
     ]
-    inter = mean_over_seeds(middle, "weight_decay", column("value"), LineStyle("", INTER))
+    lines = [
+        Line(f"ε = {epsilon:g}", "depth", {"epsilon": epsilon}, colour)
+        for colour, epsilon in enumerate(sorted({row["epsilon"] for row in depths}))
+    ]
     return Picture(
         "pan2023_fig33_depth",
         "Weight decay and depth",
         (
-            Panel("effective depth", DECAY, "layers", tuple(depths), "log", x_ticks=TICKS),
-            Panel(
+            line_panel(
+                "effective depth", depths, "weight_decay", lines, y_label="layers", **DECAY_AXIS
+            ),
+            line_panel(
                 "max inter, middle layers",
-                DECAY,
-                "cosine similarity",
-                (inter,),
-                x_scale="log",
+                middle,
+                "weight_decay",
+                [Line("", "inter", colour=INTER_COLOUR)],
+                y_label="cosine similarity",
                 references=(Reference("zero", y=0.0),),
-                x_ticks=TICKS,
+                **DECAY_AXIS,
             ),
         ),
         2,
-        "The first layer at which nearest class centres err at most ε, and the largest "
-        f"inter-class cosine of all layers but the first and the last. {note}",
+        "Left: the first layer in which the error of nearest class centres is at most ε. Right: "
+        f"the largest inter-class cosine of all layers except the first and the last. {note}",
     )
 
 
 def of_converged(rows: Iterable[Row], runs: Iterable[Row]) -> list[Row]:
-    """The rows, such as one a layer, whose weight decay and seed are those of a converged run.
+    """Return the rows whose weight decay and seed belong to a converged run.
 
     >>> runs = [{"weight_decay": 0.1, "seed": seed, "converged": seed == 1} for seed in (0, 1)]
     >>> of_converged([{"weight_decay": 0.1, "seed": 0}, {"weight_decay": 0.1, "seed": 1}], runs)
@@ -286,7 +287,7 @@ def of_converged(rows: Iterable[Row], runs: Iterable[Row]) -> list[Row]:
 
 
 def middle_inter(layers: Sequence[Row]) -> float:
-    """Share of the middle layers, all but the first and the last, with a positive max inter.
+    """Return the share of layers with a positive max inter, without the first and last layer.
 
     >>> middle_inter([{"max_inter": value} for value in (0.4, 0.2, 0.1, -0.1, -0.3)])
     0.6666666666666666
@@ -306,7 +307,7 @@ claimed = partial(claim, needs="pan2023_fig33", figure="pan2023_fig33")
     code="nclab.metrics.nc4_nearest_center.effective_depth",
 )
 def early_layers_separate(numbers: Numbers) -> Finding:
-    """How far below half of the layers the effective depth is, at every weight decay below 1e-2."""
+    """Judge how far the effective depth is below half of the layers, for decays below 1e-2."""
     half = EARLY * int(numbers["config"]["layers"])
     depths = _depths_of(numbers)
     parts = [
@@ -324,7 +325,7 @@ def early_layers_separate(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.2.2 “weight decay parameter was set to 0.01, causing the model to fail”",
 )
 def largest_decay_fails(numbers: Numbers) -> Finding:
-    """In how many seeds."""
+    """Count the seeds in which training fails."""
     failed = {
         int(run["seed"]): not run["converged"]
         for run in numbers["runs"]
@@ -340,7 +341,7 @@ def largest_decay_fails(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.2.2 “with very few exceptions, the NCC classification accuracy”",
 )
 def accuracy_rises(numbers: Numbers) -> Finding:
-    """Judged along the layers of all converged networks, as are the next two."""
+    """Judge the steps between layers of all converged networks, like the next two claims."""
     return _along_layers(numbers, "NCC accuracy")
 
 
@@ -351,6 +352,7 @@ def accuracy_rises(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.2.2 “minimum average intra-class cosine similarity”",
 )
 def intra_rises(numbers: Numbers) -> Finding:
+    """Judge the steps between layers."""
     return _along_layers(numbers, "min intra")
 
 
@@ -359,9 +361,10 @@ def intra_rises(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Intra minus inter rises from layer to layer, with very few exceptions.",
     "pan2023, Sec. 3.2.2 “difference between intra-class and inter-class cosine similarity”",
-    code="nclab_papers.pan2023.rows.degree",
+    code="nclab_papers.pan2023.networks.degree",
 )
 def gap_rises(numbers: Numbers) -> Finding:
+    """Judge the steps between layers."""
     return _along_layers(numbers, "min intra − max inter")
 
 
@@ -373,7 +376,7 @@ def gap_rises(numbers: Numbers) -> Finding:
     code="nclab.metrics.nc4_nearest_center.effective_depth",
 )
 def depth_falls(numbers: Numbers) -> Finding:
-    """The slope of the effective depth over weight decay, turned round."""
+    """Judge the negative slope of the effective depth over the logarithm of weight decay."""
     falls = decade_slopes(_depths_of(numbers), lambda row: float(row["depth"]), sign=-1)
     return judge_effects([Part("fall", falls)], margin=LAYER, unit="layers a decade")
 
@@ -386,20 +389,20 @@ def depth_falls(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.2.2 “exceeded zero in many intermediate layers, despite”",
 )
 def inter_positive(numbers: Numbers) -> Finding:
-    """The share of such layers among the intermediate ones of near-perfect accuracy."""
+    """Judge the share of layers with a positive cosine among near-perfect intermediate layers."""
     networks, skipped = _measured(numbers, "max_inter", "ncc_accuracy")
     parts = []
     for decay in UNSTABLE_DECAYS:
-        values, items = {}, 0
+        values, cases = {}, 0
         for run, layers in networks:
             perfect = [row for row in layers[1:-1] if row["ncc_accuracy"] >= 1 - NEAR_PERFECT]
             if run["weight_decay"] == decay and perfect:
                 share = sum(row["max_inter"] > 0 for row in perfect) / len(perfect)
                 values[int(run["seed"])] = share - MANY
-                items += len(perfect)
-        what = f"weight decay {decay:g}, share beyond a third"
-        parts.append(Part(what, values, trials=items, share_range=(-MANY, 1 - MANY)))
-    return noting(judge_effects(parts, margin=0.0), skipped)
+                cases += len(perfect)
+        name = f"weight decay {decay:g}, layers with a positive cosine"
+        parts.append(Part(name, values, trials=cases, share_range=(-MANY, 1 - MANY)))
+    return note_skipped(judge_effects(parts, margin=0.0), skipped)
 
 
 @claimed(
@@ -410,16 +413,18 @@ def inter_positive(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.fig33.roughness",
 )
 def inter_unstable(numbers: Numbers) -> Finding:
-    """How much rougher max inter becomes along the layers, per decade of weight decay."""
+    """Judge how the roughness of max inter along the layers grows with weight decay."""
     networks, skipped = _measured(numbers, "max_inter")
     rough = [{**run, "roughness": roughness(layers)} for run, layers in networks if len(layers) > 2]
     slopes = decade_slopes(rough, lambda row: float(row["roughness"]))
-    found = judge_effects([Part("slope of roughness", slopes)], margin=COSINE, unit="a decade")
-    return noting(found, skipped)
+    finding = judge_effects(
+        [Part("slope of roughness", slopes)], margin=COSINE_MARGIN, unit="a decade"
+    )
+    return note_skipped(finding, skipped)
 
 
 def roughness(layers: Sequence[Row]) -> float:
-    """Mean absolute second difference of max inter over layers: 0 along any straight line.
+    """Return the mean absolute second difference of max inter over layers; 0 for a straight line.
 
     >>> roughness([{"max_inter": value} for value in (0.4, 0.2, 0.0, 0.2)])
     0.2
@@ -428,7 +433,7 @@ def roughness(layers: Sequence[Row]) -> float:
 
 
 def _depths_of(numbers: Numbers) -> list[Row]:
-    """The effective depths of converged networks at the error that is called near-perfect."""
+    """Return the effective depths of converged networks at a near-perfect error."""
     return [
         {**row, "converged": True}
         for row in of_converged(numbers["depths"], numbers["runs"])
@@ -437,42 +442,48 @@ def _depths_of(numbers: Numbers) -> list[Row]:
 
 
 def _along_layers(numbers: Numbers, name: str) -> Finding:
-    """Net shares over all converged networks of a seed: of the steps from layer to layer that do
-    not fall, and of the networks whose last layer is visibly above the first, lest a line on
-    which nothing happens passes."""
-    value, needs = ALONG_LAYERS[name]
-    networks, skipped = _measured(numbers, *needs)
+    """Judge two net shares per seed, over the layers of all its converged networks.
+
+    The first is the share of steps between layers that do not fall. The second is the share of
+    networks whose last layer is visibly above the first; without it a constant line would pass.
+    """
+    value, fields = ALONG_LAYERS[name]
+    networks, skipped = _measured(numbers, *fields)
     steps: dict[int, list[bool]] = {}
-    ends: dict[int, list[bool]] = {}
+    rises: dict[int, list[bool]] = {}
     for run, layers in networks:
-        line = [value(row) for row in layers]
-        steps.setdefault(int(run["seed"]), []).extend(b >= a for a, b in pairwise(line))
-        ends.setdefault(int(run["seed"]), []).append(line[-1] - line[0] > COSINE)
+        values = [value(row) for row in layers]
+        seed = int(run["seed"])
+        steps.setdefault(seed, []).extend(b >= a for a, b in pairwise(values))
+        rises.setdefault(seed, []).append(values[-1] - values[0] > COSINE_MARGIN)
     parts = [
         Part(
-            what,
-            {seed: 2 * fmean(own) - 1 for seed, own in found.items() if own},
-            trials=sum(map(len, found.values())),
+            name,
+            {seed: 2 * fmean(cases) - 1 for seed, cases in by_seed.items() if cases},
+            trials=sum(map(len, by_seed.values())),
         )
-        for what, found in (("steps that do not fall", steps), ("first to last", ends))
+        for name, by_seed in (
+            ("layer-to-layer steps that do not fall", steps),
+            ("networks that rise from the first to the last layer", rises),
+        )
     ]
-    found = judge_effects(parts, margin=FEW_EXCEPTIONS, unit="net share", stated=True)
-    return noting(found, skipped)
+    finding = judge_effects(parts, margin=FEW_EXCEPTIONS, stated=True)
+    return note_skipped(finding, skipped)
 
 
-def _measured(numbers: Numbers, *needs: str) -> tuple[list[tuple[Row, list[Row]]], int]:
-    """Converged networks with their layers, and how many more lack one of these in some layer."""
+def _measured(numbers: Numbers, *fields: str) -> tuple[list[tuple[Row, list[Row]]], int]:
+    """Return converged networks with their layers, and the number of those with missing fields."""
     layers = group(numbers["rows"], "weight_decay", "seed")
-    known = [
-        (run, sorted(own, key=lambda row: int(row["layer"])))
+    networks = [
+        (run, sorted(members, key=lambda row: int(row["layer"])))
         for run in numbers["runs"]
         if run["converged"]
-        for own in [layers.get((run["weight_decay"], run["seed"]), [])]
-        if own
+        for members in [layers.get((run["weight_decay"], run["seed"]), [])]
+        if members
     ]
-    found = [
-        (run, own)
-        for run, own in known
-        if all(row[name] is not None for row in own for name in needs)
+    complete = [
+        (run, members)
+        for run, members in networks
+        if all(row[name] is not None for row in members for name in fields)
     ]
-    return found, len(known) - len(found)
+    return complete, len(networks) - len(complete)

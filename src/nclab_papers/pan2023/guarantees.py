@@ -1,4 +1,4 @@
-"""What near-optimal loss guarantees: curves against the true worst case, and real networks.
+"""Guarantees of near-optimal loss, compared with the true worst case and with trained networks.
 
 Claim: a loss near its optimum forces neural collapse, the more so the larger the weight decay.
 Source: pan2023, Thm 2.3.1
@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,25 +17,25 @@ from numpy.typing import NDArray
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.judging import Part, judge_effects
 from nclab.claims.paper import run_in_one_step, run_jobs
-from nclab.claims.tables import Row, Table, group
+from nclab.claims.tables import Column, Row, Table, group, list_rows
 from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.palette import BLACK
-from nclab.figures.picture import Panel, Picture, Reference, Series
+from nclab.figures.picture import Panel, Picture, Reference, Series, finite
 from nclab.measurement import measure
 from nclab.text import number
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import g
 from nclab.theory.worst_case import worst_inter, worst_intra
-from nclab_papers.pan2023.rows import COSINE
+from nclab_papers.pan2023.networks import COSINE_MARGIN
 from nclab_papers.shared.small_network import NetworkConfig, train
 
 Array = NDArray[np.float64]
 
 TELLING = 3e-3
-"""Weight decay from which on the certificates of trained networks say a lot."""
+"""Smallest weight decay at which certificates of trained networks are claimed to be strong."""
 PERFECT = 0.99
-"""Training accuracy from which on a network counts, as in chapter 3."""
+"""Smallest training accuracy of a network that counts, as in chapter 3."""
 CURVE = {
     "excess_loss": "ε",
     "thesis_intra_lower": "thesis intra ≥",
@@ -58,7 +58,7 @@ NETWORKS = {
     "mean_guaranteed": "on average",
     "thesis_intra_lower": "thesis",
 }
-"""Columns of the tables."""
+"""Fields and headings of the tables."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class Config:
     relative_excess: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
     """Excess losses of the curves, in units of the optimal loss."""
     starts: int = 4
-    """Starts of every search for the worst case."""
+    """Number of starts of every search for the worst case."""
     weight_decays: tuple[float, ...] = (5e-4, 1e-3, 3e-3, 5e-3)
     """Weight decays of the trained networks."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    """The networks but for their weight decay."""
+    """Settings of the networks; weight decay is replaced."""
 
 
 PRESETS = {
@@ -93,7 +93,7 @@ PRESETS = {
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """The curves once, the networks for every seed."""
+    """Compute the guarantee curves once and train the networks for every seed."""
     curves = [
         Job(f"worst case at {relative:g}", run_in_one_step, (curve_row, config, relative, seeds[0]))
         for relative in config.relative_excess
@@ -123,7 +123,7 @@ def run(
 
 
 def curve_row(config: Config, relative: float, seed: int) -> dict[str, float | None]:
-    """Guaranteed and true deviations at one excess loss."""
+    """Return guaranteed and true worst cosines at one excess loss."""
     root = math.sqrt(config.product)
     best = g(root * root, config.num_classes)
     excess = relative * best
@@ -141,7 +141,7 @@ def curve_row(config: Config, relative: float, seed: int) -> dict[str, float | N
 
 
 def network_row(config: Config, weight_decay: float, seed: int) -> dict[str, Any]:
-    """A trained network: norms, loss, cosines measured and guaranteed."""
+    """Train a network and return its norms, its loss, and measured and guaranteed cosines."""
     generator = torch.Generator().manual_seed(seed)
     network, samples = train(replace(config.network, weight_decay=weight_decay), generator)
     collapse = measure(network, [tuple(samples)]).last
@@ -171,16 +171,12 @@ def network_row(config: Config, weight_decay: float, seed: int) -> dict[str, Any
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """The curve and the networks."""
+    """Return the points of the guarantee curves and the trained networks."""
     config = numbers["config"]
     curve = f"What the loss guarantees, C = {config['num_classes']}, αβ = {config['product']:g}"
-    networks = "Trained networks: norms beside the optimum (*), guaranteed beside measured"
+    networks = "Trained networks: norms and their optimum (*), measured and guaranteed cosines"
     return [
-        Table(
-            title,
-            tuple(columns.values()),
-            [tuple(number(row[key]) for key in columns) for row in rows],
-        )
+        list_rows(title, rows, [Column(heading, key, "") for key, heading in columns.items()])
         for title, columns, rows in (
             (curve, CURVE, numbers["curve"]),
             (networks, NETWORKS, numbers["networks"]),
@@ -189,159 +185,127 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Guarantee curves, and the networks of the first seed against weight decay."""
-    config = numbers["config"]
-    sizes = {"num_classes": config["num_classes"], "product": config["product"]}
-    first = [row for row in numbers["networks"] if row["seed"] == numbers["networks"][0]["seed"]]
+    """Return the guarantee curves, and the networks of the first seed against weight decay."""
+    config, networks = numbers["config"], numbers["networks"]
+    first = [row for row in networks if row["seed"] == networks[0]["seed"]]
     return [
-        guarantees_picture(guarantee_panels(numbers["curve"], **sizes)),
+        guarantees_picture(numbers["curve"], config["num_classes"], config["product"]),
         networks_picture(first, numbers["optima"]),
     ]
 
 
-class GuaranteeCurve(NamedTuple):
-    """A deviation from collapse against the excess loss; nan where there is no bound."""
-
-    name: str
-    deviation: Array
-    slope: float
-    """d log deviation / d log excess over the smallest third of the excess; nan without one."""
-
-
-class GuaranteePanels(NamedTuple):
-    """Guarantees and the truth, for one number of classes and one product of norms."""
-
-    num_classes: int
-    product: float
-    excess: Array
-    intra: tuple[GuaranteeCurve, ...]
-    """1 - intra."""
-    inter: tuple[GuaranteeCurve, ...]
-    """inter + 1/(C - 1)."""
-
-
 INTRA = {"thesis": "thesis_intra_lower", "nclab": "intra_lower", "true worst case": "true_intra"}
 INTER = {"thesis": "thesis_inter_upper", "nclab": "inter_upper", "true worst case": "true_inter"}
-LOOKS: dict[str, dict[str, Any]] = {
+STYLES: dict[str, dict[str, Any]] = {
     "thesis": {"colour": 4, "style": "dashed"},
     "nclab": {"colour": 0},
     "true worst case": {"colour": BLACK, "style": "none", "marker": "hollow"},
 }
 
 
-def guarantee_panels(rows: Sequence[Row], *, num_classes: int, product: float) -> GuaranteePanels:
-    """Curves of deviation against excess, from rows with bounds and worst cases.
+def guarantees_picture(rows: Sequence[Row], num_classes: int, product: float) -> Picture:
+    """Return the largest deviations of a class and of a pair from collapse against the excess loss.
 
-    >>> rows = [{"excess_loss": e, "intra_lower": 1 - 2 * e, "inter_upper": -0.5 + e**0.5}
-    ...         for e in (1e-6, 1e-5, 1e-4)]
-    >>> panels = guarantee_panels(rows, num_classes=3, product=2.0)
-    >>> [round(curve.slope, 3) for curve in (panels.intra[1], panels.inter[1])]
-    [1.0, 0.5]
+    Both axes of both panels are logarithmic. A label contains the slope of its curve.
     """
-    excess = _column(rows, "excess_loss")
-
-    def curve(name: str, deviation: Array) -> GuaranteeCurve:
-        deviation = np.where(deviation > 0, deviation, np.nan)
-        known = np.flatnonzero(np.isfinite(deviation))[: max(3, len(excess) // 3)]
-        slope = float("nan")
-        if len(known) >= 2:
-            slope = float(np.polyfit(np.log(excess[known]), np.log(deviation[known]), 1)[0])
-        return GuaranteeCurve(name, deviation, slope)
-
     vertex = 1 / (num_classes - 1)
-    return GuaranteePanels(
-        num_classes,
-        product,
-        excess,
-        tuple(curve(name, 1 - _column(rows, key)) for name, key in INTRA.items()),
-        tuple(curve(name, _column(rows, key) + vertex) for name, key in INTER.items()),
-    )
-
-
-def guarantees_picture(data: GuaranteePanels) -> Picture:
-    """Two panels, log-log: how far from collapse a class or a pair can be at a given excess."""
-    most = (1.0, 1 + 1 / (data.num_classes - 1))
-    titles = ("1 − intra, worst class", "inter + 1/(C−1), worst pair")
+    excess = _column(rows, "excess_loss")
     panels = []
-    for curves, top, title in zip((data.intra, data.inter), most, titles, strict=True):
+    for title, keys, collapsed, sign, largest in (
+        ("1 − intra, worst class", INTRA, 1.0, -1, 1.0),
+        ("inter + 1/(C−1), worst pair", INTER, -vertex, 1, 1 + vertex),
+    ):
+        curves = {name: sign * (_column(rows, key) - collapsed) for name, key in keys.items()}
         series = tuple(
             Series(
-                _with_slope(curve.name, curve.slope),
-                _list(data.excess),
-                _list(np.minimum(curve.deviation, top)),
-                **LOOKS[curve.name],
+                f"{name}, {describe_slope(excess, deviation)}",
+                finite(excess),
+                finite(np.minimum(np.where(deviation > 0, deviation, np.nan), largest)),
+                **STYLES[name],
             )
-            for curve in curves
+            for name, deviation in curves.items()
         )
-        vacuous = (Reference("says nothing", y=top),)
+        vacuous = (Reference("no guarantee", y=largest),)
         panels.append(Panel(title, "excess loss ε", "", series, "log", "log", vacuous))
-    title = f"What the loss guarantees: C = {data.num_classes}, αβ = {data.product:g}"
-    caption = (
-        "How far from collapse a class or a pair of classes can be at a given excess loss: "
-        "the thesis's bounds, nclab's, and the worst case found by search."
+    return Picture(
+        "guarantees",
+        f"What the loss guarantees: C = {num_classes}, αβ = {product:g}",
+        tuple(panels),
+        2,
+        "Largest deviation of a class or a pair of classes from collapse at a given excess loss: "
+        "the thesis's bounds, nclab's bounds, and the worst case that a search found.",
+        (4.2, 2.8),
     )
-    return Picture("guarantees", title, tuple(panels), 2, caption, (4.2, 2.8))
+
+
+def describe_slope(excess: Array, deviation: Array) -> str:
+    """Return the slope of log deviation over log excess, on the smallest third of the excess.
+
+    >>> excess = np.array([1e-6, 1e-5, 1e-4])
+    >>> describe_slope(excess, excess**0.5), describe_slope(excess, 0 * excess)
+    ('slope 0.50', 'no bound')
+    """
+    known = np.flatnonzero(deviation > 0)[: max(3, len(excess) // 3)]
+    if len(known) < 2:
+        return "no bound"
+    return f"slope {np.polyfit(np.log(excess[known]), np.log(deviation[known]), 1)[0]:.2f}"
 
 
 def networks_picture(networks: Sequence[Row], optima: Sequence[Row]) -> Picture:
-    """Three panels: norms, loss, and the cosines guaranteed beside those measured.
-
-    Dots are trained networks, lines the optima on a finer grid of weight decays.
-    """
+    """Return norms, loss and cosines of trained networks (dots) with their optima (lines)."""
     trained, predicted = ([row["weight_decay"] for row in rows] for rows in (networks, optima))
     dots: dict[str, Any] = {"style": "none", "marker": "filled"}
 
-    def both(key: str, optimum: str, colour: int, *labels: str) -> tuple[Series, Series]:
-        best, found = _list(_column(optima, optimum)), _list(_column(networks, key))
+    def with_optimum(
+        key: str, optimum: str, colour: int, label: str, dots_label: str = ""
+    ) -> tuple[Series, Series]:
+        """Return the optimum as a line and the trained networks as dots."""
+        best, measured = finite(_column(optima, optimum)), finite(_column(networks, key))
         return (
-            Series(labels[0], predicted, best, colour=colour),
-            Series(labels[1], trained, found, colour=colour, **dots),
+            Series(label, predicted, best, colour=colour),
+            Series(dots_label, trained, measured, colour=colour, **dots),
         )
 
-    def classes(key: str, colour: int, label: str) -> tuple[Series, Series]:
-        """The average over classes as a line, every class as a dot."""
-        every = [(row["weight_decay"], float(value)) for row in networks for value in row[key]]
+    def by_class(key: str, colour: int, label: str) -> tuple[Series, Series]:
+        """Return the average over classes as a line and every class as a dot."""
+        points = [(row["weight_decay"], float(value)) for row in networks for value in row[key]]
         average = [float(np.mean(row[key])) for row in networks]
+        x, y = [point[0] for point in points], [point[1] for point in points]
         return (
             Series(label, trained, average, colour=colour),
-            Series("", [x for x, _ in every], [y for _, y in every], colour=colour, **dots),
+            Series("", x, y, colour=colour, **dots),
         )
 
     norms = (
-        *both("alpha", "alpha", 0, "α, features", ""),
-        *both("beta", "beta", 1, "β, classifier", ""),
-        *both("product", "product", 2, "αβ", ""),
+        *with_optimum("alpha", "alpha", 0, "α, features"),
+        *with_optimum("beta", "beta", 1, "β, classifier"),
+        *with_optimum("product", "product", 2, "αβ"),
     )
-    losses = both("loss", "optimal_loss", 3, "loss at the optimum", "trained")
+    losses = with_optimum("loss", "optimal_loss", 3, "loss at the optimum", "trained")
     cosines = (
-        *classes("intra_cosine", BLACK, "measured, every class"),
-        *classes("class_intra_lower", 5, "guaranteed, every class"),
+        *by_class("intra_cosine", BLACK, "measured, every class"),
+        *by_class("class_intra_lower", 5, "guaranteed, every class"),
     )
-    decay: dict[str, Any] = {"x_scale": "log", "x_ticks": tuple(trained)}
+    axis: dict[str, Any] = {"x_scale": "log", "x_ticks": tuple(trained)}
     label = "weight decay"
-    panels = (
-        Panel("norms", label, "", norms, **decay),
-        Panel("cross-entropy", label, "", losses, y_scale="log", **decay),
-        Panel("intra-class cosine", label, "", cosines, y_range=(-0.02, 1.04), **decay),
+    return Picture(
+        "networks",
+        "Trained networks against weight decay",
+        (
+            Panel("norms", label, "", norms, **axis),
+            Panel("cross-entropy", label, "", losses, y_scale="log", **axis),
+            Panel("intra-class cosine", label, "", cosines, y_range=(-0.02, 1.04), **axis),
+        ),
+        3,
+        "Norms and loss of trained networks (dots) and the optimum that weight decay determines "
+        "(lines); cosines of every class, measured and guaranteed by the loss.",
+        (3.5, 2.7),
     )
-    caption = (
-        "Norms and loss of trained networks (dots) beside the optimum that weight decay sets "
-        "(lines), and the cosines of every class beside what the loss guarantees."
-    )
-    title = "Trained networks against weight decay"
-    return Picture("networks", title, panels, 3, caption, (3.5, 2.7))
-
-
-def _list(values: Array) -> list[float | None]:
-    return [float(value) if np.isfinite(value) else None for value in values]
 
 
 def _column(rows: Sequence[Row], name: str) -> Array:
+    """Return a field of the rows as an array, nan for missing values."""
     return np.array([np.nan if row.get(name) is None else row[name] for row in rows], dtype=float)
-
-
-def _with_slope(name: str, slope: float) -> str:
-    return f"{name}, slope {slope:.2f}" if np.isfinite(slope) else f"{name}, no bound"
 
 
 @claim(
@@ -354,7 +318,7 @@ def _with_slope(name: str, slope: float) -> str:
     code="nclab.theory.certificates.certification.certify",
 )
 def worst_case(numbers: Numbers) -> Finding:
-    """At every excess, for classes and for pairs, where the bound says something."""
+    """Compare bounds and worst cases at every excess, for classes and pairs with a bound."""
     slacks, ratios = [], []
     vertex = 1 / (int(numbers["config"]["num_classes"]) - 1)
     for row in numbers["curve"]:
@@ -366,10 +330,11 @@ def worst_case(numbers: Numbers) -> Finding:
             slacks.append(upper - row["true_inter"])
             ratios.append((upper + vertex) / (row["true_inter"] + vertex))
     if not slacks:
-        return Finding(Verdict.OPEN, "no bound says anything", {"compared": 0})
+        return Finding(Verdict.OPEN, "no bound applies", {"compared": 0})
     evidence = (
-        f"{len(slacks)} worst cases, the nearest {number(min(slacks))} inside its bound; what is "
-        f"allowed is {number(min(ratios))} to {number(max(ratios))} times what is attained"
+        f"{len(slacks)} worst cases satisfy their bounds, the closest by {number(min(slacks))}; "
+        f"the certified deviation is {number(min(ratios))} to {number(max(ratios))} times the "
+        "attained one"
     )
     known = {"compared": len(slacks), "smallest_slack": min(slacks), "loosest": max(ratios)}
     verdict = Verdict.HOLDS if min(slacks) >= -1e-9 else Verdict.REFUTED
@@ -386,7 +351,7 @@ def worst_case(numbers: Numbers) -> Finding:
     figure="networks",
 )
 def telling(numbers: Numbers) -> Finding:
-    """At every such weight decay, of the networks that converged."""
+    """Judge the guaranteed average cosine of converged networks at every such weight decay."""
     parts = [
         Part(
             f"weight decay {decay:g}, beyond 0.5",
@@ -400,6 +365,6 @@ def telling(numbers: Numbers) -> Finding:
         if decay >= TELLING
     ]
     left_out = sum(row["accuracy"] < PERFECT for row in numbers["networks"])
-    finding = judge_effects(parts, margin=COSINE)
-    words = f"; left out, accuracy below {PERFECT:g}: {left_out} of {len(numbers['networks'])}"
-    return replace(finding, evidence=finding.evidence + words) if left_out else finding
+    finding = judge_effects(parts, margin=COSINE_MARGIN)
+    note = f"; left out, accuracy below {PERFECT:g}: {left_out} of {len(numbers['networks'])}"
+    return replace(finding, evidence=finding.evidence + note) if left_out else finding

@@ -1,12 +1,24 @@
-"""The networks of the thesis's chapter 3 in two sizes, trained once and shared by experiments."""
+"""Trained networks of chapter 3: their sizes, their rows, and the curves that figures share.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+Several experiments use the same networks; each network is trained once. Comparisons leave out
+networks that did not converge, as the thesis does.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
+from nclab.claims.claim import Finding
 from nclab.claims.evidence import RecordedNetworks
+from nclab.claims.pictures import Line
+from nclab.claims.tables import Column, Row
 from nclab.engine import LOCAL, Engine
+from nclab.figures.palette import BLACK
+from nclab.figures.picture import Series
 from nclab.records import read_run
 from nclab.records.schema import MEASUREMENT, layers_of
 from nclab.training.data.artificial import ConicHull, Teacher
@@ -18,17 +30,19 @@ from nclab.training.sweep.rows import rows_of
 from nclab.training.sweep.train import train_plan
 
 Data = Literal["teacher", "conic"]
-Row = dict[str, Any]
+BySeed = dict[int, float]
 
 DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
-"""Of the thesis's 6 layers."""
+"""Weight decays of the thesis's networks with 6 layers."""
 DEEP_DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 5e-3, 1e-2)
-"""Of the thesis's 15 layers."""
+"""Weight decays of the thesis's networks with 15 layers."""
+COSINE_MARGIN = 0.01
+"""Smallest difference of cosines of interest: one hundredth of the thesis's axes."""
 
 
 @dataclass(frozen=True)
 class Networks:
-    """What all networks of an experiment share; the defaults are the thesis's.
+    """Settings that all networks of an experiment share; the defaults are the thesis's.
 
     Source: pan2023, Sec. 3.1.1
     """
@@ -36,16 +50,17 @@ class Networks:
     inputs: int = 16
     """Dimension of the samples; not stated, taken from the author's published code."""
     classes: int = 4
-    """Likewise."""
+    """Number of classes; taken from the same code."""
     samples: int = 10_000
     width: int = 300
-    """Of the hidden layers; likewise."""
+    """Width of the hidden layers; taken from the same code."""
     epochs: int = 300
     batch: int = 128
     moments: int = 6
-    """About so many epochs are measured, the last included."""
+    """Approximate number of measured epochs, including the last."""
     workers: int | None = None
-    """Processes, one a core by default; 0 trains in this one. The numbers do not depend on it."""
+    """Number of processes; by default one per core, 0 trains in this process. The numbers do not
+    depend on it."""
 
     def sweeps(
         self,
@@ -57,7 +72,7 @@ class Networks:
         data: Data = "teacher",
         teacher_depth: int = 3,
     ) -> list[SweepConfig]:
-        """What to train, one sweep a seed, which draws data, first weights and order of batches."""
+        """Return one sweep per seed; a seed fixes data, initial weights and order of batches."""
         shape = Shape(inputs=self.inputs, classes=self.classes, layers=layers, width=self.width)
         return [
             SweepConfig(
@@ -75,12 +90,12 @@ class Networks:
 
     def train(
         self, out: Path, sweeps: Sequence[SweepConfig], *, engine: Engine = LOCAL
-    ) -> list[list[Row]]:
-        """Train what is not in `out/fleet` yet; for every sweep a row for each of its networks.
+    ) -> list[list[dict[str, Any]]]:
+        """Train the networks that `out/fleet` lacks; return for every sweep one row per network.
 
-        All sweeps are trained together, so that no core waits for the last network of each.
+        All sweeps are trained together, so no core waits for the last network of a sweep.
         """
-        plan = plan_sweep(sweeps, out / KEPT.folder)
+        plan = plan_sweep(sweeps, out / RECORDED.folder)
         train_plan(plan, workers=self.workers, engine=engine)
         return [
             rows_of(plan.out, [run.name for run in fleet.runs], threshold=fleet.config.converged)
@@ -102,15 +117,151 @@ class Networks:
 
 
 QUICK = Networks(samples=2448, width=75, epochs=150, moments=10)
-"""For the thesis's depths and weight decays: width and samples divided by four, epochs by two, for
-the cost. Batches are the thesis's, 128 and in the end 16 (hence not 2,500 samples): their absolute
-sizes are the noise in the running averages of batch norm."""
+"""Smaller networks for the thesis's depths and weight decays: width and samples divided by four,
+epochs by two. Batches have the thesis's sizes, 128 and in the end 16 (hence not 2,500 samples),
+because the size determines the noise in the running averages of batch norm."""
 PAPER = Networks()
-"""The thesis's."""
-KEPT = RecordedNetworks("fleet", ("min_intra", "max_inter", "nc4_ncc_accuracy"))
-"""What the experiments read of every layer of a network; of the last one they read its end."""
+"""The thesis's networks."""
+RECORDED = RecordedNetworks("fleet", ("min_intra", "max_inter", "nc4_ncc_accuracy"))
+"""Numbers that the experiments read of every layer of a network; of the last layer they read the
+end of the run."""
 
 
 def last_layers(out: Path, row: Row) -> list[dict[str, Any]]:
-    """The measured layers of a network at its end, in order; empty if it never got there."""
-    return list(layers_of(read_run(out / KEPT.folder / row["run"]).last(MEASUREMENT)))
+    """Return the measured layers at the end of a run, in order; empty if it has no end."""
+    return list(layers_of(read_run(out / RECORDED.folder / row["run"]).last(MEASUREMENT)))
+
+
+def describe_config(config: Any, seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the configuration of an experiment on such networks as plain values, with seeds."""
+    return {**asdict(config.networks), **asdict(config), "seeds": list(seeds)}
+
+
+def degree(row: Row) -> float:
+    """Return the degree of collapse that the thesis plots: min intra - max inter.
+
+    >>> round(degree({"min_intra": 0.95, "max_inter": -0.3}), 12)
+    1.25
+    """
+    return float(row["min_intra"]) - float(row["max_inter"])
+
+
+def degree_or_none(row: Row) -> float | None:
+    """Return the degree of collapse; None if a cosine of the network is undefined."""
+    return None if row["min_intra"] is None or row["max_inter"] is None else degree(row)
+
+
+def seeds_of(rows: Iterable[Row]) -> list[int]:
+    """Return the seeds of the rows in ascending order."""
+    return sorted({int(row["seed"]) for row in rows})
+
+
+def select(rows: Iterable[Row], key: str = "weight_decay", **match: Any) -> list[Row]:
+    """Return the converged rows with the given values of fields, sorted by `key`."""
+    selected = [
+        row
+        for row in rows
+        if row["converged"] and all(row[name] == value for name, value in match.items())
+    ]
+    return sorted(selected, key=lambda row: float(row[key]))
+
+
+def by_seed(rows: Iterable[Row], value: Callable[[Row], float], **match: Any) -> BySeed:
+    """Return a value of the selected rows by seed.
+
+    >>> rows = [{"seed": 0, "norm": "none", "v": 1.0, "weight_decay": 0.1, "converged": True}]
+    >>> by_seed(rows, lambda row: row["v"], norm="none"), by_seed(rows, degree, norm="affine")
+    ({0: 1.0}, {})
+    """
+    return {int(row["seed"]): value(row) for row in select(rows, **match)}
+
+
+def paired_differences(larger: Mapping[int, float], smaller: Mapping[int, float]) -> BySeed:
+    """Return the differences for the seeds that have both values.
+
+    >>> paired_differences({0: 3.0, 1: 4.0}, {1: 1.0})
+    {1: 3.0}
+    """
+    return {seed: larger[seed] - smaller[seed] for seed in larger if seed in smaller}
+
+
+def decade_slopes(
+    rows: Sequence[Row], value: Callable[[Row], float], *, sign: int = 1, **match: Any
+) -> BySeed:
+    """Return by seed the least-squares slope of a value per decade of weight decay.
+
+    >>> rows = [{"seed": 0, "weight_decay": decay, "v": v, "converged": True}
+    ...         for decay, v in ((1e-4, 0.2), (1e-2, 0.6))]
+    >>> {seed: round(slope, 6) for seed, slope in decade_slopes(rows, lambda row: row["v"]).items()}
+    {0: 0.2}
+    """
+    slopes = {}
+    for seed in seeds_of(rows):
+        selected = select(rows, seed=seed, **match)
+        if len(selected) > 1:
+            decades = [math.log10(row["weight_decay"]) for row in selected]
+            slope = np.polyfit(decades, [value(row) for row in selected], 1)[0]
+            slopes[seed] = sign * float(slope)
+    return slopes
+
+
+def note_skipped(finding: Finding, skipped: int) -> Finding:
+    """Add the number of converged networks with undefined metrics to the evidence."""
+    if not skipped:
+        return finding
+    networks = f"{skipped} converged network{'s' * (skipped > 1)}"
+    return Finding(
+        finding.verdict,
+        f"{finding.evidence}; left out because a layer is undefined: {networks}",
+        {**finding.numbers, "skipped": skipped},
+    )
+
+
+INTRA_COLOUR, INTER_COLOUR, ACCURACY_COLOUR = 0, 4, 2
+"""Blue, yellow and green, as in the thesis's pictures of layers."""
+NORM_NAMES = {"affine": "BN with affine", "plain": "BN without affine", "none": "no BN"}
+COSINE_RANGE = (-0.45, 1.05)
+DECAY_TICKS = (1e-4, 1e-3, 1e-2)
+DECAY_AXIS: dict[str, Any] = {
+    "x_label": "weight decay",
+    "x_scale": "log",
+    "x_ticks": DECAY_TICKS,
+}
+"""Horizontal axis of a panel over weight decay."""
+COSINE_LINES = (
+    Line("min intra", "min_intra", colour=INTRA_COLOUR),
+    Line("max inter", "max_inter", colour=INTER_COLOUR),
+)
+DECAY_COLUMN = Column("weight decay", "weight_decay", "g")
+ACCURACY_COLUMN = Column("accuracy, all networks", "accuracy", ".4f", all_rows=True)
+COSINE_COLUMNS = (
+    Column("min intra", "min_intra"),
+    Column("max inter", "max_inter"),
+    Column("difference", degree_or_none),
+)
+
+
+def simplex_line(num_classes: int, x: Iterable[float]) -> Series:
+    """Return the inter-class cosine of a simplex ETF as a horizontal line over the given range."""
+    values = list(x)
+    height = -1 / (num_classes - 1)
+    ends = [min(values), max(values)]
+    return Series("simplex ETF, −1/(C−1)", ends, [height] * 2, colour=BLACK, style="dotted")
+
+
+def describe_failures(rows: Iterable[Row]) -> str:
+    """Return one sentence on the networks that did not converge; empty if all did.
+
+    >>> describe_failures([{"norm": "none", "weight_decay": 0.01, "seed": 0, "converged": False}])
+    ' Not converged and left out of the lines: no BN at 0.01 (1 seed).'
+    """
+    counts: dict[tuple[str, float], int] = {}
+    for row in rows:
+        if not row["converged"]:
+            setting = (NORM_NAMES[row["norm"]], float(row["weight_decay"]))
+            counts[setting] = counts.get(setting, 0) + 1
+    parts = [
+        f"{norm} at {decay:g} ({count} seed{'s' if count > 1 else ''})"
+        for (norm, decay), count in sorted(counts.items())
+    ]
+    return f" Not converged and left out of the lines: {', '.join(parts)}." if parts else ""

@@ -1,4 +1,4 @@
-"""Norms, loss and guarantee of trained networks against weight decay, beside the optimum.
+"""Norms, loss and guarantee of trained networks against weight decay, compared with the optimum.
 
 Claim: larger weight decay makes norms smaller and thereby the guarantee of collapse stronger.
 Source: pan2023, Sec. 3.1.2
@@ -6,7 +6,7 @@ Source: pan2023, Sec. 3.1.2
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,22 +16,32 @@ import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
-from nclab.claims.tables import Row, Table, cell, group
+from nclab.claims.pictures import Line, line_panel
+from nclab.claims.tables import Column, Row, Table, Value, summarise
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Scale, Series
-from nclab.figures.seeds import SEED_CAPTION, LineStyle, Value, column, converged, mean_over_seeds
+from nclab.figures.seeds import SEED_CAPTION, converged
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.regularised import regularised_optimum
-from nclab_papers.pan2023.lines import DECAY, TICKS, failed_note
-from nclab_papers.pan2023.networks import DECAYS, PAPER, QUICK, Networks, last_layers
-from nclab_papers.pan2023.rows import decade_slopes
+from nclab_papers.pan2023.networks import (
+    DECAY_AXIS,
+    DECAY_COLUMN,
+    DECAYS,
+    PAPER,
+    QUICK,
+    Networks,
+    decade_slopes,
+    describe_config,
+    describe_failures,
+    last_layers,
+)
 
 LOG_NORM = 0.01
-"""Slopes of log10 of a norm per decade smaller than this are none."""
+"""Smallest slope of log10 of a norm per decade of weight decay that is of interest."""
 POINTS = 40
-"""Of the curves of the optimum."""
+"""Number of points of the curves of the optimum."""
 MEASURED, OPTIMUM, GUARANTEED, EXCESS = 0, 1, 2, 3
-"""Colours."""
+"""Palette indices of the curves."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Networks with their optimum and their certificate."""
+    """Train the networks and return each with its optimum and its certificate."""
     rows = []
     sweeps = config.networks.sweeps(
         seeds=seeds, layers=config.layers, weight_decays=config.weight_decays
@@ -72,19 +82,19 @@ def run(
         for decay in np.geomspace(low, high, POINTS)
     ]
     return {
-        "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},
+        "config": describe_config(config, seeds),
         "rows": rows,
         "optima": optima,
     }
 
 
 def guarantee(layer: Mapping[str, Any]) -> dict[str, float | None]:
-    """What the losses and norms of the last layer guarantee, as recorded; None without a loss."""
+    """Return the cosines that the recorded loss and norms guarantee; None without a loss."""
     names = ("alpha", "beta", "balanced_loss", "class_loss", "class_alpha", "class_beta")
     if any(layer.get(name) is None for name in names):
         nothing = ("guaranteed_mean_intra", "guaranteed_min_intra", "guarantee_slack")
         return dict.fromkeys(nothing)
-    promised = certify(
+    guaranteed = certify(
         int(layer["num_classes"]),
         layer["alpha"],
         layer["beta"],
@@ -95,104 +105,101 @@ def guarantee(layer: Mapping[str, Any]) -> dict[str, float | None]:
         class_alphas=layer["class_alpha"],
         class_betas=layer["class_beta"],
     ).class_intra_lower
-    assert promised is not None, "the class arrays are there"
+    assert guaranteed is not None, "the class arrays are there"
     return {
-        "guaranteed_mean_intra": float(promised.mean()),
-        "guaranteed_min_intra": float(promised.min()),
-        "guarantee_slack": float((np.array(layer["intra_cosine"]) - promised).min()),
+        "guaranteed_mean_intra": float(guaranteed.mean()),
+        "guaranteed_min_intra": float(guaranteed.min()),
+        "guarantee_slack": float((np.array(layer["intra_cosine"]) - guaranteed).min()),
     }
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Norms, losses and guarantees by weight decay."""
-    rows = []
-    for (decay,), own in group(numbers["rows"], "weight_decay").items():
-        first = own[0]
-        rows.append(
-            (
-                f"{decay:g}",
-                cell(own, column("alpha"), ".2f"),
-                f"{first['predicted_alpha']:.2f}",
-                cell(own, column("beta"), ".2f"),
-                f"{first['predicted_beta']:.2f}",
-                cell(own, column("balanced_loss"), ".2e"),
-                f"{first['predicted_loss']:.2e}",
-                cell(own, column("excess_loss"), ".2e"),
-                cell(own, column("mean_intra")),
-                cell(own, column("guaranteed_mean_intra")),
-                cell(own, column("guaranteed_min_intra")),
-            )
-        )
-    columns = ("weight decay", "α", "α*", "β", "β*", "loss", "loss*", "ε")
-    promised = ("mean intra", "guaranteed, average", "guaranteed, worst class")
+    """Return norms, losses and guarantees by weight decay."""
+    columns = (
+        Column("α", "alpha", ".2f"),
+        Column("α*", "predicted_alpha", ".2f", spread=False),
+        Column("β", "beta", ".2f"),
+        Column("β*", "predicted_beta", ".2f", spread=False),
+        Column("loss", "balanced_loss", ".2e"),
+        Column("loss*", "predicted_loss", ".2e", spread=False),
+        Column("ε", "excess_loss", ".2e"),
+        Column("mean intra", "mean_intra"),
+        Column("guaranteed, average", "guaranteed_mean_intra"),
+        Column("guaranteed, worst class", "guaranteed_min_intra"),
+    )
     title = "Affine batch norm; * is the optimum of Eq. (2.1)"
-    return [Table(title, (*columns, *promised), rows)]
+    return [summarise(title, numbers["rows"], (DECAY_COLUMN,), columns)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Norms, loss, excess loss and guarantee against weight decay, beside the optimum."""
+    """Return norms, loss, excess loss and guarantee against weight decay, with the optimum."""
     rows, optima = converged(numbers["rows"]), numbers["optima"]
-    measured = LineStyle("measured", MEASURED)
     decays = [float(row["weight_decay"]) for row in optima]
 
     def panel(
-        title: str, value: Value, optimum: str | None, label: str, scale: Scale = "linear"
+        title: str,
+        value: str | Value,
+        optimum: str | None,
+        label: str,
+        scale: Scale = "linear",
+        *lines: Line,
     ) -> Panel:
-        lines = [mean_over_seeds(rows, "weight_decay", value, measured)]
-        if optimum is not None:
-            best = [float(row[optimum]) for row in optima]
-            lines.append(
-                Series("optimum of Eq. (2.1)", decays, best, colour=OPTIMUM, style="dashed")
-            )
-        return Panel(title, DECAY, label, tuple(lines), "log", scale, x_ticks=TICKS)
+        best = Series(
+            "optimum of Eq. (2.1)",
+            decays,
+            [float(row[optimum]) for row in optima] if optimum else [],
+            colour=OPTIMUM,
+            style="dashed",
+        )
+        return line_panel(
+            title,
+            rows,
+            "weight_decay",
+            [Line("measured", value, colour=MEASURED), *lines],
+            more=[best] if optimum else [],
+            y_label=label,
+            y_scale=scale,
+            **DECAY_AXIS,
+        )
 
-    loss = panel("loss, mean over classes", column("balanced_loss"), "optimal_loss", "nats", "log")
-    beyond = LineStyle("excess ε over the best for these norms", EXCESS, "dotted", "hollow")
-    excess = mean_over_seeds(rows, "weight_decay", column("excess_loss"), beyond)
-    looks = {
-        "mean_intra": measured,
-        "guaranteed_mean_intra": LineStyle("guaranteed by the class losses", GUARANTEED),
-        "guaranteed_min_intra": LineStyle("the same, worst class", GUARANTEED, "dashed", "hollow"),
-    }
-    intra = Panel(
-        "intra-class cosine",
-        DECAY,
-        "cosine similarity",
-        tuple(
-            mean_over_seeds(rows, "weight_decay", column(name), look)
-            for name, look in looks.items()
-        ),
-        x_scale="log",
-        x_ticks=TICKS,
-        y_range=(-0.03, 1.03),
+    excess = Line(
+        "excess ε over the best for these norms", "excess_loss", {}, EXCESS, "dotted", "hollow"
     )
-    note = failed_note(numbers["rows"])
+    guaranteed = Line("guaranteed by the class losses", "guaranteed_mean_intra", colour=GUARANTEED)
+    worst = Line(
+        "guaranteed, worst class", "guaranteed_min_intra", {}, GUARANTEED, "dashed", "hollow"
+    )
+    loss = "loss, mean over classes"
+    intra = panel(
+        "intra-class cosine", "mean_intra", None, "cosine similarity", "linear", guaranteed, worst
+    )
     return [
         Picture(
             "pan2023_norms",
-            "What weight decay does to norms, loss and guarantee",
+            "Effect of weight decay on norms, loss and guarantee",
             (
-                panel("feature norm α", column("alpha"), "alpha", "α"),
-                panel("classifier norm β", column("beta"), "beta", "β"),
+                panel("feature norm α", "alpha", "alpha", "α"),
+                panel("classifier norm β", "beta", "beta", "β"),
                 panel("product αβ", product, "product", "αβ"),
-                loss._replace(series=(*loss.series, excess)),
+                panel(loss, "balanced_loss", "optimal_loss", "nats", "log", excess),
                 panel("excess over the best, ε/m(αβ)", relative_excess, None, "ε/m", "log"),
-                intra,
+                intra._replace(y_range=(-0.03, 1.03)),
             ),
             3,
-            "Affine batch norm. The optimum is that of the regularised layer-peeled objective; "
-            f"intra-class cosines are averages over classes. {SEED_CAPTION}{note}",
+            "Networks with affine batch norm. Dashed: the optimum of the regularised layer-peeled "
+            f"objective. Intra-class cosines are averages over classes. {SEED_CAPTION}"
+            f"{describe_failures(numbers['rows'])}",
         )
     ]
 
 
 def product(row: Row) -> float | None:
-    """αβ."""
+    """Return αβ; None if a norm was not measured."""
     return None if row["alpha"] is None or row["beta"] is None else row["alpha"] * row["beta"]
 
 
 def relative_excess(row: Row) -> float | None:
-    """ε/m; None where either was not measured."""
+    """Return ε/m; None if either was not measured."""
     if row["excess_loss"] is None or not row["optimal_loss"]:
         return None
     return float(row["excess_loss"]) / float(row["optimal_loss"])
@@ -206,10 +213,10 @@ claimed = partial(claim, needs="pan2023_norms", figure="pan2023_norms")
     Kind.RESULT,
     "Larger weight decay makes feature norm and classifier norm smaller.",
     "pan2023, Sec. 3.1.2 “larger weight decay results in small feature and weight norms”",
-    code="nclab_papers.pan2023.rows.decade_slopes",
+    code="nclab_papers.pan2023.networks.decade_slopes",
 )
 def norms_fall(numbers: Numbers) -> Finding:
-    """The slopes of both logarithms over weight decay, turned round."""
+    """Judge the negative slopes of both log-norms over the logarithm of weight decay."""
     parts = [
         Part(f"fall of log10 {letter}", decade_slopes(_known(numbers, name), log, sign=-1))
         for name, letter in (("alpha", "α"), ("beta", "β"))

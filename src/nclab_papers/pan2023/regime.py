@@ -1,11 +1,11 @@
-"""For which classes, norms and excess loss a guarantee says something: the regime of the theorem.
+"""Regime of the theorem: classes, norms and excess losses for which a guarantee is not vacuous.
 
 Claim: outside of epsilon << 1 the bound is vacuous; how small is small enough depends on C and
 alpha * beta.
 Source: pan2023, Thm 2.3.1
 
-Computed, not trained: the certificate of nclab, and the thesis's chain with its steps repaired and
-the best curvature that it could use, for the same fraction of the classes.
+No network is trained. The certificate of nclab is compared with the thesis's proof, whose steps are
+repaired and use the best possible curvature, for the same fraction of the classes.
 """
 
 import math
@@ -26,23 +26,23 @@ from nclab.theory.certificates.theorem_constants import curvature_reachable, the
 from nclab.theory.layer_peeled import g
 
 HALF = 0.5
-"""The intra-class cosine that the largest excess is asked for."""
+"""Intra-class cosine for which the largest excess loss is computed."""
 STEPS = 40
-"""Halvings of the search for it."""
+"""Number of bisection steps of this search."""
 SEARCHED = (-30.0, 1.0)
-"""Base 10 logarithms of the excess losses between which it is searched."""
+"""Range of the search, as base 10 logarithms of excess losses."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Where the guarantees are computed."""
+    """Grid on which the guarantees are computed."""
 
     classes: tuple[int, ...] = (3, 10, 100)
     products: tuple[float, ...] = (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0)
-    """alpha * beta."""
+    """Products alpha * beta of the norms."""
     excess: tuple[float, ...] = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
     delta: float = 0.05
-    """The thesis's chain speaks of a fraction 1 - 2 delta of the classes."""
+    """The thesis's bound is about a fraction 1 - 2 delta of the classes."""
 
 
 PRESETS = {"quick": Config(), "paper": Config()}
@@ -51,19 +51,24 @@ PRESETS = {"quick": Config(), "paper": Config()}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """What is guaranteed on the grid, and the largest excess at which it is a half; no seeds."""
+    """Compute the guaranteed cosines on the grid and the largest excess losses; ignore seeds."""
     cells = [(classes, product) for classes in config.classes for product in config.products]
     grid, limits = [], []
     for classes, product in track(cells, "regimes"):
-        place = {"classes": classes, "product": product}
+        setting = {"classes": classes, "product": product}
         grid += [
-            {**place, "excess": excess, "intra": certified(classes, product, excess)}
+            {**setting, "excess": excess, "intra": certified(classes, product, excess)}
             for excess in config.excess
         ]
-        every = largest_excess(partial(certified, classes, product))
-        chain = largest_excess(partial(of_the_chain, classes, product, delta=config.delta))
+        by_nclab = largest_excess(partial(certified, classes, product))
+        by_thesis = largest_excess(partial(thesis_bound, classes, product, delta=config.delta))
         limits.append(
-            {**place, "optimal_loss": g(product, classes), "certify": every, "thesis": chain}
+            {
+                **setting,
+                "optimal_loss": g(product, classes),
+                "certify": by_nclab,
+                "thesis": by_thesis,
+            }
         )
     return {
         "config": asdict(config),
@@ -75,20 +80,20 @@ def run(
 
 
 def certified(classes: int, product: float, excess: float) -> float:
-    """The intra-class cosine that nclab guarantees every class; 0 says nothing.
+    """Return the intra-class cosine that nclab guarantees every class; 0 means no guarantee.
 
     >>> [round(certified(10, product, 0.01), 4) for product in (5.0, 15.0, 30.0)]
     [0.4362, 0.0013, 0.0]
     """
     root = math.sqrt(product)
-    found = certify(classes, root, root, g(product, classes) + excess, pairs=False).intra_lower
-    return float(found.value or 0.0) if found.valid else 0.0
+    bound = certify(classes, root, root, g(product, classes) + excess, pairs=False).intra_lower
+    return float(bound.value or 0.0) if bound.valid else 0.0
 
 
-def of_the_chain(classes: int, product: float, excess: float, *, delta: float) -> float:
-    """The same by the thesis's proof, repaired, for most classes.
+def thesis_bound(classes: int, product: float, excess: float, *, delta: float) -> float:
+    """Return the intra-class cosine of most classes by the repaired proof of the thesis.
 
-    >>> [round(of_the_chain(10, 5.0, excess, delta=0.05), 2) for excess in (1e-5, 1e-3)]
+    >>> [round(thesis_bound(10, 5.0, excess, delta=0.05), 2) for excess in (1e-5, 1e-3)]
     [0.71, 0.0]
     """
     root = math.sqrt(product)
@@ -98,9 +103,9 @@ def of_the_chain(classes: int, product: float, excess: float, *, delta: float) -
 
 
 def largest_excess(guaranteed: Callable[[float], float]) -> float | None:
-    """The largest excess loss at which an intra-class cosine of a half is guaranteed.
+    """Return the largest excess loss at which an intra-class cosine of one half is guaranteed.
 
-    None where there is none down to 1e-30: losses of that size round to the optimal one.
+    None if there is none down to 1e-30, because smaller excess losses round to the optimum.
 
     >>> round(largest_excess(lambda excess: 1 - excess), 6)
     0.5
@@ -115,13 +120,13 @@ def largest_excess(guaranteed: Callable[[float], float]) -> float | None:
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """How small the excess must be."""
+    """Return the largest excess loss with a guarantee for each number of classes and product."""
     return [
         Table(
             "Largest excess loss ε at which an intra-class cosine of 0.5 is guaranteed: to every "
             f"class by nclab, to {1 - 2 * numbers['config']['delta']:.0%} of them by the thesis's "
-            "chain, repaired",
-            ("C", "αβ", "smallest loss m", "ε by nclab", "ε/m", "ε by the thesis's chain"),
+            "repaired proof",
+            ("C", "αβ", "smallest loss m", "ε by nclab", "ε/m", "ε by the thesis's proof"),
             [
                 (
                     str(row["classes"]),
@@ -138,18 +143,18 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """What is guaranteed over excess and norms, a panel for each number of classes."""
+    """Return the guarantees over excess loss and norms, and the largest excess losses."""
     maps = [
         _map(int(classes), rows) for (classes,), rows in group(numbers["grid"], "classes").items()
     ]
     return [
         Picture(
             "certified",
-            "Where the loss guarantees something",
+            "Intra-class cosine guaranteed by the loss",
             tuple(maps),
             len(maps),
-            "The intra-class cosine that `nclab certify` guarantees every class; 0 says nothing. A "
-            "small excess is not enough. Where αβ is large, 1 − intra begins as 2(C−1)ε/(mαβ), and "
+            "The intra-class cosine that `nclab certify` guarantees every class; 0 means no "
+            "guarantee. A small excess is not enough. Where αβ is large, 1 − intra begins as 2(C−1)ε/(mαβ), and "
             "the smallest loss m is about (C−1) exp(−Cαβ/(C−1)).",
             (4.6, 4.2),
         ),
@@ -159,7 +164,7 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
             (_limits(numbers["limits"]),),
             1,
             "The largest excess loss at which an intra-class cosine of 0.5 is guaranteed, by nclab "
-            "to every class (solid), by the thesis's chain, repaired, to most of them (dashed). "
+            "to every class (solid), by the thesis's repaired proof, to most of them (dashed). "
             "From αβ of a few on both fall exponentially in αβ.",
             (5.4, 4.0),
         ),
@@ -169,13 +174,13 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
 def _map(classes: int, rows: Sequence[Mapping[str, Any]]) -> HeatMap:
     products = sorted({float(row["product"]) for row in rows}, reverse=True)
     excess = sorted({float(row["excess"]) for row in rows})
-    found = {(row["product"], row["excess"]): float(row["intra"]) for row in rows}
+    values = {(row["product"], row["excess"]): float(row["intra"]) for row in rows}
     return HeatMap(
         f"C = {classes}",
         "excess loss ε",
         "αβ",
-        [[found[product, one] for one in excess] for product in products],
-        x_names=tuple(f"{one:g}" for one in excess),
+        [[values[product, loss] for loss in excess] for product in products],
+        x_names=tuple(f"{loss:g}" for loss in excess),
         y_names=tuple(f"{product:g}" for product in products),
         value_range=(0.0, 1.0),
         value_label="certified intra-class cosine",
@@ -186,12 +191,12 @@ def _limits(rows: Sequence[Mapping[str, Any]]) -> Panel:
     series = []
     styles: tuple[tuple[str, str, Style], ...] = (
         ("certify", "", "solid"),
-        ("thesis", ", the thesis's chain", "dashed"),
+        ("thesis", ", the thesis's proof", "dashed"),
     )
-    for colour, ((classes,), own) in enumerate(group(rows, "classes").items()):
-        products = [float(row["product"]) for row in own]
+    for colour, ((classes,), members) in enumerate(group(rows, "classes").items()):
+        products = [float(row["product"]) for row in members]
         for key, label, style in styles:
-            values = [row[key] for row in own]
+            values = [row[key] for row in members]
             line = Series(f"C = {classes}{label}", products, values, colour=colour, style=style)
             series.append(line)
     return Panel("", "αβ", "largest excess loss ε", tuple(series), "linear", "log")

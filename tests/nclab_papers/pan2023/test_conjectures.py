@@ -37,10 +37,10 @@ def test_one_seed_has_no_interval_in_table_and_picture() -> None:
 def test_a_network_without_cosines_in_some_layer_is_not_defined() -> None:
     layer = {"min_intra": 0.5, "max_inter": 0.1, "nc4_ncc_accuracy": 1.0}
     network = {**layer, "measured": [layer, layer]}
-    assert conjectures.defined(network)
+    assert conjectures.is_defined(network)
     for name in layer:
         spoiled = {**network, "measured": [layer | {name: None}, layer]}
-        assert not conjectures.defined(spoiled)
+        assert not conjectures.is_defined(spoiled)
 
 
 def test_the_conjectures_are_tried_at_both_depths_on_both_data() -> None:
