@@ -4,7 +4,6 @@ A checksum shows that a file is unchanged since it was written. Recomputation sh
 written numbers follow from their sources.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -52,11 +51,11 @@ def recompute_claims(root: Path) -> list[Verified]:
             results.append(Verified(file, "differs", reason, remedy))
             continue
         differences = [
-            f"{again['id']}: {key} was {row.get(key)!r}, is {again[key]!r}"
+            f"{again['id']}: {key} was {before.get(key)!r}, is {after[key]!r}"
             for again in judge_experiment(name, numbers, recorded=True)
-            for row in [rows.get(again["id"], {})]
-            for key in ("verdict", "numbers")
-            if row.get(key) != json.loads(json.dumps(again[key]))
+            for before, after in [(_judgement(rows.get(again["id"], {})), _judgement(again))]
+            for key in after
+            if before.get(key) != after[key]
         ]
         if differences:
             results.append(Verified(file, "differs", differences[0], remedy))
@@ -64,6 +63,13 @@ def recompute_claims(root: Path) -> list[Verified]:
             count = sum(row.get("needs") == name for row in rows.values())
             results.append(Verified(file, "good", f"{count} claims judged again, no difference"))
     return results
+
+
+def _judgement(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the verdict on a claim and the numbers of its weakest effect, without any words."""
+    numbers = row.get("numbers", {})
+    effect = {key: numbers.get(key) for key in ("estimate", "interval", "margin", "seeds")}
+    return {"verdict": row.get("verdict"), **effect}
 
 
 def _check_records(view: RunView) -> Verified:

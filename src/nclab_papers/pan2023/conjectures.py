@@ -64,7 +64,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Config:
-    """Settings in which the conjectures are tested; teacher data are those of figures 3.1 and 3.3."""
+    """Settings of the tests; the teacher data are those of figures 3.1 and 3.3."""
 
     places: tuple[Setting, ...]
 

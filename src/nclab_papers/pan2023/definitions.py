@@ -1,4 +1,4 @@
-"""The definitions of pan2023, chapter 3: the network, its effective depth, the conic hull data."""
+"""Definitions of chapter 3 of the thesis: network, effective depth and conic hull data."""
 
 from itertools import pairwise
 
@@ -7,15 +7,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.statements import max_abs
+from nclab.claims.claim import Finding, Kind, Numbers, claim
+from nclab.claims.statements import holds_if, max_abs
 from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab.text import number
 from nclab.training.data.artificial import ConicHull
 from nclab.training.models.mlp import MLP, Shape
 
 ROUNDING = 1e-9
-"""Deviation that is rounding after a few layers of batch norm."""
+"""Largest deviation that counts as rounding after a few layers of batch norm."""
 TRIALS = {"quick": 2_000, "paper": 20_000}
 
 
@@ -26,23 +26,23 @@ def _cones(preset: str) -> Numbers:
     cones = tuple(tuple(map(tuple, planes * sign[:, None])) for sign in signs)
     drawn = ConicHull(inputs=16, samples=TRIALS[preset], cones=cones, seed=2).draw()
     x, labels = drawn.inputs.double().numpy(), drawn.labels.numpy()
-    own = np.eye(4, dtype=bool)[labels]
+    expected = np.eye(4, dtype=bool)[labels]
 
     def inside(points: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """(points, classes) whether all planes of the class have the point on their right side."""
-        found: NDArray[np.bool_] = ((points @ planes.T)[:, None] * signs > 0).all(-1)
-        return found
+        """Return (points, classes): whether a point is in the cone of a class."""
+        result: NDArray[np.bool_] = ((points @ planes.T)[:, None] * signs > 0).all(-1)
+        return result
 
     order = np.argsort(labels, kind="stable")
     ahead = order[1:][labels[order[1:]] == labels[order[:-1]]]
     behind = order[:-1][labels[order[1:]] == labels[order[:-1]]]
     return {
         "points": len(x),
-        "outside_their_cone": int((inside(x) != own).any(1).sum()),
-        "moved_by_scaling": int((inside(3.7 * x) != own).any(1).sum()),
+        "outside_their_cone": int((inside(x) != expected).any(1).sum()),
+        "moved_by_scaling": int((inside(3.7 * x) != expected).any(1).sum()),
         "sums": len(ahead),
-        "sums_that_leave": int((inside(x[ahead] + x[behind]) != own[ahead]).any(1).sum()),
-        "smallest_class": int(own.sum(0).min()),
+        "sums_that_leave": int((inside(x[ahead] + x[behind]) != expected[ahead]).any(1).sum()),
+        "smallest_class": int(expected.sum(0).min()),
     }
 
 
@@ -57,20 +57,20 @@ def _cones(preset: str) -> Numbers:
 )
 def cones(numbers: Numbers) -> Finding:
     evidence = (
-        f"{numbers['points']} points drawn, two planes, four classes: "
-        f"{numbers['outside_their_cone']} outside the cone of their class or in two, "
-        f"{numbers['moved_by_scaling']} moved by scaling, {numbers['sums_that_leave']} of "
-        f"{numbers['sums']} sums of two members outside; smallest class "
-        f"{numbers['smallest_class']}"
+        f"of {numbers['points']} points in four classes between two planes, "
+        f"{numbers['outside_their_cone']} are outside the cone of their class or in two cones, and "
+        f"{numbers['moved_by_scaling']} leave it when scaled; {numbers['sums_that_leave']} of "
+        f"{numbers['sums']} sums of two members leave the cone; the smallest class has "
+        f"{numbers['smallest_class']} points"
     )
     names = ("outside_their_cone", "moved_by_scaling", "sums_that_leave")
     enough = numbers["smallest_class"] > 0 and numbers["sums"] > 0
     right = all(numbers[name] == 0 for name in names) and enough
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _by_hand(block: nn.Module, rows: torch.Tensor) -> torch.Tensor:
-    """BN(max(W h + b, 0)) from its definition, with the parameters of a layer of the network."""
+    """Compute BN(max(W h + b, 0)) by its definition, with the parameters of a layer."""
     linear, _, norm = block.children()
     assert isinstance(linear, nn.Linear)
     assert isinstance(norm, nn.BatchNorm1d)
@@ -89,7 +89,7 @@ def _composition(preset: str) -> Numbers:
         parameter.normal_(generator=generator)
     norms = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm1d)]
     for norm in norms:
-        norm.eps = 1e-20  # the definition has none
+        norm.eps = 1e-20  # the definition has no eps
         norm.weight.uniform_(0.5, 2.0, generator=generator)
     outputs, hidden = network(rows), rows
     for block in network.hidden:
@@ -98,7 +98,7 @@ def _composition(preset: str) -> Numbers:
     means = hidden.mean(0) - norms[-1].bias
     deviations = hidden.std(0, correction=0) - norms[-1].weight
     by_hand = hidden @ network.classifier.weight.T + network.classifier.bias
-    for block in network.hidden:  # positive factors before ReLU and batch norm change nothing
+    for block in network.hidden:  # positive factors before ReLU and batch norm cancel
         for parameter in next(block.children()).parameters():
             parameter.mul_(3.0)
     return {
@@ -121,13 +121,13 @@ def _composition(preset: str) -> Numbers:
 def composition(numbers: Numbers) -> Finding:
     worst = max(numbers.values())
     evidence = (
-        f"composed by hand the network gives the same outputs (error "
-        f"{number(numbers['composition_error'])}); post-BN features have mean b and standard "
-        f"deviation gamma (errors {number(numbers['mean_error'])}, "
-        f"{number(numbers['deviation_error'])}) and ignore the scale of the weights before "
-        f"(error {number(numbers['scaling_error'])})"
+        f"layers composed by hand give the outputs of the network (error "
+        f"{number(numbers['composition_error'])}); features after batch norm have mean b and "
+        f"standard deviation gamma (errors {number(numbers['mean_error'])}, "
+        f"{number(numbers['deviation_error'])}) and do not depend on the scale of the preceding "
+        f"weights (error {number(numbers['scaling_error'])})"
     )
-    return Finding(Verdict.HOLDS if worst <= ROUNDING else Verdict.REFUTED, evidence, numbers)
+    return holds_if(worst <= ROUNDING, evidence, numbers)
 
 
 def _depths(preset: str) -> Numbers:
@@ -158,9 +158,10 @@ def _depths(preset: str) -> Numbers:
 )
 def depths(numbers: Numbers) -> Finding:
     evidence = (
-        f"{numbers['networks']} series of layer accuracies: the depth differs from a search by "
-        f"hand in {numbers['differing']} cases ({numbers['none']} without such a layer, where it "
-        f"is the number of layers) and grows with epsilon in {numbers['rising']}"
+        f"on {numbers['networks']} series of layer accuracies the depth differs from a direct "
+        f"search "
+        f"in {numbers['differing']} cases ({numbers['none']} cases have no such layer, and the "
+        f"depth is the number of layers) and increases with epsilon in {numbers['rising']}"
     )
     right = numbers["differing"] == 0 and numbers["rising"] == 0 and numbers["none"] > 0
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)

@@ -1,4 +1,4 @@
-"""The lemmas of pan2023, section 2.4, each on thousands of data sets."""
+"""The lemmas of pan2023, Section 2.4, each tested on thousands of data sets."""
 
 import math
 
@@ -17,32 +17,32 @@ from nclab.claims.statements import (
 from nclab.text import number
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import Inequality
+from nclab_papers.pan2023.data_sets import SIZES, numbers_with_subset, vectors_around
 from nclab_papers.pan2023.statements import jensen, unit_means
 from nclab_papers.pan2023.statements.loss_steps import loss_strong_convexity
-from nclab_papers.pan2023.trial_data import SIZES, numbers_with_subset, vectors_around
 
 CLASSES = (2, 10)
-"""Numbers of classes of the loss that the lemmas on convex functions are tried with."""
+"""Numbers of classes in the loss on which the lemmas on convex functions are tested."""
 
 
 def _loss(classes: int) -> jensen.Function:
-    """The strongly convex function of the thesis's proof."""
+    """Return the strongly convex function of the thesis's proof."""
     return lambda x: np.logaddexp(0.0, math.log(classes - 1) + x)
 
 
-def _sides(both: Inequality, left: float, right: float) -> dict[str, float]:
-    """How far the two sides are from those worked out by hand."""
-    return {"hand_error": relative_error((both.left, left), (both.right, right))}
+def _hand_error(case: Inequality, left: float, right: float) -> dict[str, float]:
+    """Return the error of both sides of a case whose sides were worked out by hand."""
+    return {"hand_error": relative_error((case.left, left), (case.right, right))}
 
 
 @with_hand_check
 def _judge_tight(numbers: Numbers) -> Finding:
-    """A statement whose two sides also meet."""
-    found = judge_statement(numbers)
+    """Judge a statement and report whether its sides can be equal."""
+    finding = judge_statement(numbers)
     ratio = numbers["tightest_ratio"]
-    words = "tight" if ratio >= 1 - 1e-6 else "not reached"
-    evidence = f"{found.evidence}; {words}: the sides have a ratio of up to {ratio:.6f}"
-    return Finding(found.verdict, evidence, numbers)
+    tight = "tight" if ratio >= 1 - 1e-6 else "not tight"
+    evidence = f"{finding.evidence}; {tight}: the largest ratio of the sides is {ratio:.6f}"
+    return Finding(finding.verdict, evidence, numbers)
 
 
 def _subset_means(preset: str) -> Numbers:
@@ -58,7 +58,7 @@ def _subset_means(preset: str) -> Numbers:
         ratios = parabola.left / np.maximum(parabola.right, 1e-3)
         tightest = max(tightest, float(ratios.max()))
     hand = jensen.jensen_subset_mean([0.0, 0.0, 3.0], [False, False, True], np.square, 1.0)
-    return {**tally(*batches), "tightest_ratio": tightest, **_sides(hand, 2.0, 8**0.5)}
+    return {**tally(*batches), "tightest_ratio": tightest, **_hand_error(hand, 2.0, 8**0.5)}
 
 
 lemma_2_4_1 = Claim(
@@ -75,6 +75,7 @@ lemma_2_4_1 = Claim(
 
 
 def _quartic(x: FloatArray) -> FloatArray:
+    """Return x^2 + x^4, which is strongly convex with modulus 1."""
     result: FloatArray = np.square(x) + x**4
     return result
 
@@ -88,7 +89,7 @@ def _weighted_jensen(preset: str) -> Numbers:
         batches.append(jensen.jensen_weighted(x, shares, np.square, 1.0))
         batches.append(jensen.jensen_weighted(x, shares, _quartic, 1.0))
     hand = jensen.jensen_weighted([0.0, 4.0], [0.75, 0.25], np.square, 0.5)
-    return {**tally(*batches), **_sides(hand, 1.0, 2.5)}
+    return {**tally(*batches), **_hand_error(hand, 1.0, 2.5)}
 
 
 lemma_2_4_2 = Claim(
@@ -112,7 +113,7 @@ def _variance(preset: str) -> Numbers:
             convexity = loss_strong_convexity(classes, x.min(1), x.max(1))
             batches.append(jensen.jensen_variance(x, _loss(classes), convexity))
     hand = jensen.jensen_variance([0.0, 2.0], np.square, 1.0)
-    return {**tally(*batches), **_sides(hand, 1.0, 2.0)}
+    return {**tally(*batches), **_hand_error(hand, 1.0, 2.0)}
 
 
 corollary_2_4_1 = Claim(
@@ -137,9 +138,9 @@ def _exponential(preset: str) -> Numbers:
         nearest = max(nearest, float((rise / np.maximum(allowed, 1e-3)).max()))
         bounds.append(both)
     hand = jensen.exponential_subset_mean([0.0, math.log(4)], [False, True])
-    gap = (1 + 4) / 2 - 2  # the mean of the exponentials less that of the mean, log 2
+    gap = (1 + 4) / 2 - 2  # mean of the exponentials minus the exponential of the mean, log 2
     right = math.log(2) + math.sqrt(2 * gap / (0.5 * 2))
-    return {**tally(*bounds), "tightest_ratio": nearest, **_sides(hand, math.log(4), right)}
+    return {**tally(*bounds), "tightest_ratio": nearest, **_hand_error(hand, math.log(4), right)}
 
 
 lemma_2_4_3 = Claim(
@@ -163,7 +164,7 @@ def _identity(preset: str) -> Numbers:
         batches += [unit_means.cosine_identity(features, features)]
         batches += [unit_means.cosine_identity(features, others)]
     hand = unit_means.cosine_identity([[2.0, 0.0], [0.0, 1.0]], [[3.0, 4.0]])
-    return {**tally(*batches), **_sides(hand, 0.7, 0.7)}
+    return {**tally(*batches), **_hand_error(hand, 0.7, 0.7)}
 
 
 lemma_2_4_4 = Claim(
@@ -190,7 +191,7 @@ def _unit_mean(preset: str) -> Numbers:
     return {
         **tally(*batches),
         "tightest_ratio": float(worst.right / worst.left),
-        **_sides(hand, norm, 2 * cosine**2 - 1),
+        **_hand_error(hand, norm, 2 * cosine**2 - 1),
     }
 
 
@@ -219,7 +220,7 @@ def _proposition(preset: str) -> Numbers:
     first = printed[0]
     hand = unit_means.ratio_sum_printed([1.0, 6.0], [1.0, 2.0])
     return {
-        **_sides(hand, 4.0, 7 * math.sqrt(2 / 5)),
+        **_hand_error(hand, 4.0, 7 * math.sqrt(2 / 5)),
         "printed": tally(*printed),
         "repaired": tally(*repaired),
         "counterexample": {"left": float(first.left), "right": float(first.right)},
@@ -241,8 +242,8 @@ def proposition(numbers: Numbers) -> Finding:
     if not printed["violated"]:
         return judge_statement(printed)
     evidence = (
-        f"a = (1, 0, 0, 0), b = (1, 1e-6, 1e-6, 1e-6) gives {number(example['left'])} where "
-        f"{number(example['right'])} is claimed; the lemma needs only sum a/b >= "
+        f"a = (1, 0, 0, 0), b = (1, 1e-6, 1e-6, 1e-6) gives {number(example['left'])} instead of "
+        f"at least {number(example['right'])}; the lemma needs only sum a/b >= "
         f"(sum a)^2 / (beta sum b^2): {describe_tally(numbers['repaired'])}"
     )
     return Finding(Verdict.REFUTED, evidence, numbers)
@@ -255,7 +256,7 @@ def _from_mean(preset: str) -> Numbers:
         for size in SIZES
     ]
     hand = unit_means.unit_mean_norm_from_mean([[4.0, 3.0], [4.0, -3.0]])
-    return {**tally(*batches), **_sides(hand, 0.8, 2 * 0.8**2 - 1)}
+    return {**tally(*batches), **_hand_error(hand, 0.8, 2 * 0.8**2 - 1)}
 
 
 corollary_2_4_2 = Claim(
@@ -282,7 +283,7 @@ def _opposed(preset: str) -> Numbers:
         linear.append(unit_means.opposed_inner_linear(-u, v))
     hand = unit_means.opposed_cosine_printed([2.0, 0.0], [[-1.0, 0.0], [-7.0, 0.0]])
     return {
-        **_sides(hand, -1.0, -0.8 + 4 * 0.2 ** (1 / 3)),
+        **_hand_error(hand, -1.0, -0.8 + 4 * 0.2 ** (1 / 3)),
         "printed": tally(unit_means.opposed_cosine_counterexample()),
         "repaired": tally(*repaired),
         "inner": tally(*inner),
@@ -302,18 +303,19 @@ def _opposed(preset: str) -> Numbers:
 )
 @with_hand_check
 def lemma_2_4_6(numbers: Numbers) -> Finding:
-    """Refuted for the cosine, true for the inner product and for features with a long mean."""
-    found = judge_repair(numbers)
-    if found.verdict is not Verdict.CORRECTED:
-        return found
+    """Judge the printed form, the form for inner products, and features with a long mean."""
+    finding = judge_repair(numbers)
+    if finding.verdict is not Verdict.CORRECTED:
+        return finding
     printed = numbers["printed"]
     inner, linear = (judge_statement(numbers[name]) for name in ("inner", "linear"))
     evidence = (
-        f"h = 11 times (1, 0), 10 times (-1.1, 0) and w = (1, 0): cosine "
-        f"{number(printed['left'])}, claimed at most {number(printed['right'])}; for w times the "
-        f"mean unit feature: {inner.evidence}; with |mean h| >= (1 - e) alpha, as the theorem has "
-        f"it: {describe_tally(numbers['repaired'])}; with 2(1 - rho^2) for 4 e^(1/3): "
-        f"{linear.evidence}"
+        f"11 features (1, 0), 10 features (-1.1, 0) and w = (1, 0) have cosine "
+        f"{number(printed['left'])}, the printed bound is {number(printed['right'])}; for the "
+        f"inner "
+        f"product of w and the mean unit feature: {inner.evidence}; if |mean h| >= (1 - e) alpha, "
+        f"as in the theorem: {describe_tally(numbers['repaired'])}; with 2(1 - rho^2) instead of "
+        f"4 e^(1/3): {linear.evidence}"
     )
     if inner.verdict is not Verdict.HOLDS:
         return Finding(Verdict.REFUTED, evidence, numbers)

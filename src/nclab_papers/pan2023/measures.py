@@ -1,4 +1,4 @@
-"""How pan2023 measures collapse by cosines, and what it says these measures imply."""
+"""Claims about the cosines by which the thesis measures collapse, and their implications."""
 
 import math
 
@@ -7,6 +7,7 @@ import torch
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
+    holds_if,
     judge_statement,
     max_abs,
     relative_error,
@@ -21,17 +22,17 @@ from nclab.statistics import ClassMoments
 from nclab.text import number
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import Inequality, norms, sample_losses, units
+from nclab_papers.pan2023.data_sets import networks
 from nclab_papers.pan2023.setting import EXACT
-from nclab_papers.pan2023.trial_data import networks
 
 CLOUDS = {"quick": 60, "paper": 600}
-"""Networks that a preset measures one by one."""
+"""Number of networks that a preset measures individually."""
 MANY = {"quick": 2_000, "paper": 20_000}
-"""Networks that a preset measures in one array."""
+"""Number of networks that a preset measures in one array."""
 
 
 def _measured(weight: FloatArray, features: FloatArray) -> Collapse:
-    """The library's own measurement of weights (C, d) and features (C, N, d)."""
+    """Measure weights (C, d) and features (C, N, d) with the library."""
     classes, per_class, dim = features.shape
     labels = np.repeat(np.arange(classes), per_class)
     return measure_features(features.reshape(-1, dim), labels, weight=weight)
@@ -71,12 +72,14 @@ def cosines(numbers: Numbers) -> Finding:
     worst = max(numbers["intra_error"], numbers["inter_error"])
     floor = 1 / numbers["orthogonal_size"]
     evidence = (
-        f"the library's cosines are within {number(worst)} of the averages over all pairs on "
-        f"{numbers['networks']} networks; as i = j counts, {numbers['orthogonal_size']} orthogonal "
-        f"features have intra {number(numbers['orthogonal_intra'])}, not 0"
+        f"on {numbers['networks']} networks the library's cosines are within {number(worst)} of "
+        f"the "
+        f"averages over all pairs; because pairs with i = j count, "
+        f"{numbers['orthogonal_size']} orthogonal features have an intra-class cosine of "
+        f"{number(numbers['orthogonal_intra'])} instead of 0"
     )
     right = worst <= EXACT and abs(numbers["orthogonal_intra"] - floor) <= EXACT
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _variability(preset: str) -> Numbers:
@@ -107,14 +110,15 @@ def _variability(preset: str) -> Numbers:
 )
 @with_hand_check
 def variability(numbers: Numbers) -> Finding:
-    found = judge_statement(numbers)
+    """Judge the identity, and features of one direction with different norms."""
+    finding = judge_statement(numbers)
     evidence = (
-        f"1 - intra is the variance of the unit features: {found.evidence}; features of one "
-        f"direction have intra 1 (error {number(numbers['same_direction_error'])}) even when "
-        f"their norms vary by {number(numbers['norm_variation'])} or more"
+        f"1 - intra is the variance of the unit features: {finding.evidence}; features of one "
+        f"direction have intra 1 (error {number(numbers['same_direction_error'])}) even if their "
+        f"norms vary by {number(numbers['norm_variation'])} or more"
     )
-    right = found.verdict is Verdict.HOLDS and numbers["same_direction_error"] <= EXACT
-    return Finding(found.verdict if right else Verdict.REFUTED, evidence, numbers)
+    right = finding.verdict is Verdict.HOLDS and numbers["same_direction_error"] <= EXACT
+    return Finding(finding.verdict if right else Verdict.REFUTED, evidence, numbers)
 
 
 def _simplex(preset: str) -> Numbers:
@@ -145,13 +149,15 @@ def _simplex(preset: str) -> Numbers:
     code="nclab.metrics.cosine.inter_cosine",
 )
 def simplex(numbers: Numbers) -> Finding:
-    found = judge_statement(numbers)
+    finding = judge_statement(numbers)
     evidence = (
-        f"mean inter >= -mean intra / (C-1): {found.evidence}; so -1/(C-1) for every pair forces "
-        f"intra 1 and the angles of a simplex, which has it to {number(numbers['frame_error'])}"
+        f"mean inter >= -mean intra / (C-1): {finding.evidence}; so -1/(C-1) for every pair "
+        f"implies "
+        f"intra 1 and the angles of a simplex, whose cosines are exact to "
+        f"{number(numbers['frame_error'])}"
     )
-    right = found.verdict is Verdict.HOLDS and numbers["frame_error"] <= EXACT
-    return Finding(found.verdict if right else Verdict.REFUTED, evidence, numbers)
+    right = finding.verdict is Verdict.HOLDS and numbers["frame_error"] <= EXACT
+    return Finding(finding.verdict if right else Verdict.REFUTED, evidence, numbers)
 
 
 def _duality(preset: str) -> Numbers:
@@ -181,14 +187,14 @@ def _duality(preset: str) -> Numbers:
 )
 def duality(numbers: Numbers) -> Finding:
     evidence = (
-        f"parallel rows have cosine {number(numbers['raw_before'])}; a convention: one vector "
-        f"added to all rows leaves the loss (change {number(numbers['loss_change'])}) and takes "
-        f"it to {number(numbers['raw_after'])}, where with centred rows it stays "
+        f"parallel rows have cosine {number(numbers['raw_before'])}; adding one vector to all rows "
+        f"does not change the loss (change {number(numbers['loss_change'])}) but changes the "
+        f"cosine to {number(numbers['raw_after'])}; with centred rows it remains "
         f"{number(numbers['centred_after'])}"
     )
     exact = max(abs(numbers[name] - 1) for name in ("raw_before", "centred_after"))
     right = max(exact, numbers["loss_change"]) <= EXACT and numbers["raw_after"] < 0.99
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _nearest_mean(preset: str) -> Numbers:
@@ -217,7 +223,10 @@ def _nearest_mean(preset: str) -> Numbers:
 
 
 def _accuracy_bound(intra: FloatArray, inter: FloatArray) -> float:
-    """Chebyshev's inequality for u . (m_c/|m_c| - m_k/|m_k|), with u a unit feature of class c."""
+    """Return a lower bound on the accuracy of the nearest mean, by Chebyshev's inequality.
+
+    The inequality is applied to u . (m_c/|m_c| - m_k/|m_k|), with u a unit feature of class c.
+    """
     errors = []
     for c in range(len(intra)):
         wrong = 0.0
@@ -240,13 +249,15 @@ def _accuracy_bound(intra: FloatArray, inter: FloatArray) -> float:
 )
 @with_hand_check
 def nearest_mean(numbers: Numbers) -> Finding:
-    found = judge_statement(numbers, enough=50)
+    """Judge the bound, and the accuracy of collapsed networks."""
+    finding = judge_statement(numbers, enough=50)
     evidence = (
-        f"accuracy >= 1 - sum of (2 - 2 cos)(1 - intra)/(margin)^2, by Chebyshev: {found.evidence}"
-        f"; the bound is above one half for {numbers['telling']}; with intra > 0.95 and inter < 0 "
-        f"({numbers['collapsed']} networks) the accuracy is at least "
+        f"accuracy >= 1 - sum of (2 - 2 cos)(1 - intra)/(margin)^2, by Chebyshev: "
+        f"{finding.evidence}"
+        f"; the bound exceeds one half for {numbers['telling']} networks; for the "
+        f"{numbers['collapsed']} networks with intra > 0.95 and inter < 0 the accuracy is at least "
         f"{number(numbers['lowest_accuracy'])}"
     )
-    if found.verdict is Verdict.HOLDS and numbers["lowest_accuracy"] < 0.95:
+    if finding.verdict is Verdict.HOLDS and numbers["lowest_accuracy"] < 0.95:
         return Finding(Verdict.REFUTED, evidence, numbers)
-    return Finding(found.verdict, evidence, numbers)
+    return Finding(finding.verdict, evidence, numbers)

@@ -1,12 +1,12 @@
-"""The remarks of pan2023 on its main theorem."""
+"""The remarks of the thesis on its main theorem."""
 
 import math
 from itertools import pairwise
 
 import numpy as np
 
-from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.statements import relative_error, with_hand_check
+from nclab.claims.claim import Finding, Kind, Numbers, claim
+from nclab.claims.statements import holds_if, relative_error, with_hand_check
 from nclab.text import number
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
@@ -22,13 +22,13 @@ from nclab.theory.worst_case import worst_inter
 from nclab_papers.pan2023.networks import DECAYS
 
 PRODUCT = 4.0
-"""alpha beta of the certificates for shares of the classes."""
+"""Product alpha beta of the certificates for a fraction of the classes."""
 RELATIVE = 1e-3
-"""Excess over the optimal loss of those for shares of the pairs."""
+"""Excess over the optimal loss of the certificates for a fraction of the pairs."""
 LOOSE = 0.05
-"""How far above the worst pair found a bound on all pairs may be, over its deviation."""
+"""Largest accepted gap between a bound and the worst pair found, relative to its deviation."""
 SEARCHED = 1e-6
-"""How near a search on a grid comes to an optimum."""
+"""Accuracy of a search on a grid."""
 
 
 def _fractions(preset: str) -> Numbers:
@@ -53,11 +53,11 @@ def _fractions(preset: str) -> Numbers:
 
 
 def _one_pair(classes: int) -> Numbers:
-    """The bound on pairs below one pair and at it, and the worst pair that a search finds."""
+    """Return the bounds for delta just below one pair and at one pair, and the worst pair found."""
     root, best = math.sqrt(PRODUCT), g(PRODUCT, classes)
-    whole = classes * (classes - 1) / 2
+    pairs = classes * (classes - 1) / 2
     below, at = (
-        certify(classes, root, root, best * (1 + RELATIVE), delta=share / whole)
+        certify(classes, root, root, best * (1 + RELATIVE), delta=share / pairs)
         for share in (0.999999, 1.0)
     )
     worst = worst_inter(classes, PRODUCT, RELATIVE * best, starts=2, per_class=1)
@@ -71,9 +71,10 @@ def _one_pair(classes: int) -> Numbers:
 
 
 def least_alignment(classes: int, product: float, loss: float, few: int) -> float:
-    """The least alignment that so few classes can all have, by bisection of its definition.
+    """Return the smallest alignment that `few` classes can all have, by bisection.
 
-    The few have alignment rho at a product p of norms, the others share the rest and are aligned.
+    These classes have alignment rho at a product p of norms. The others share the remaining norms
+    and are perfectly aligned.
 
     >>> [round(least_alignment(4, 4.0, 0.02, few), 3) for few in (1, 2)]
     [0.787, 0.882]
@@ -98,8 +99,9 @@ def least_alignment(classes: int, product: float, loss: float, few: int) -> floa
     code="nclab.theory.certificates.certification.certify",
 )
 def fractions(numbers: Numbers) -> Finding:
+    """Judge the bounds for delta below and at one class, and below and at one pair."""
     rows = numbers["rows"]
-    same = max(abs(row["below"] - row["all"]) for row in rows)
+    difference = max(abs(row["below"] - row["all"]) for row in rows)
     gain = min(row["at"] - row["below"] for row in rows)
     error = max(abs(row[name] - row[f"{name}_by_search"]) for row in rows for name in ("all", "at"))
     pairs = numbers["pairs"]
@@ -110,24 +112,25 @@ def fractions(numbers: Numbers) -> Finding:
     ]
     relief = min(row["below"] - row["at"] for row in pairs)
     evidence = (
-        f"alignment at delta just below 1/C and for all classes differ by {number(same)}; at "
-        f"delta = 1/C, where one class is exempt, it is at least {number(gain)} more; both are "
+        f"alignment at delta just below 1/C and for all classes differ by {number(difference)}; at "
+        f"delta = 1/C, where one class is exempt, it is larger by at least {number(gain)}; both "
+        f"are "
         f"within {number(error)} of a search over the networks that attain them; the inter-class "
-        f"bound at delta just below one pair is the better of those on all pairs and at most "
-        f"{number(max(loose))} of its deviation above the worst pair that is found; with one pair "
-        f"exempt it is at least {number(relief)} less"
+        f"bound at delta just below one pair is the better of the bounds on all pairs and exceeds "
+        f"the worst pair found by at most {number(max(loose))} of its deviation; with one pair "
+        f"exempt it is smaller by at least {number(relief)}"
     )
     every = all(row["below"] <= row["all"] + SEARCHED for row in pairs)
     every = every and min(loose) >= 0 and max(loose) <= LOOSE and relief > 0
-    right = same == 0 and gain > 0 and error <= SEARCHED and every
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    right = difference == 0 and gain > 0 and error <= SEARCHED and every
+    return holds_if(right, evidence, numbers)
 
 
 def _regime(preset: str) -> Numbers:
     classes, product, delta = 10, 5.0, 0.05
     best, root = g(product, classes), math.sqrt(product)
     largest = {"printed": 0.0, "reachable": 0.0, "certificate": 0.0}
-    outside = 0  # bounds that say something at epsilon >= 1
+    outside = 0  # bounds that are not vacuous at epsilon >= 1
     for power in np.arange(-60, 2.25, 0.25):
         excess = float(10.0**power)
         given = NormsAndLoss(classes, product, best, excess, 0.0)
@@ -164,16 +167,17 @@ def _regime(preset: str) -> Numbers:
 )
 @with_hand_check
 def regime(numbers: Numbers) -> Finding:
-    found = numbers["largest_excess"]
+    """Judge that no bound is vacuous below epsilon = 1 and that none holds above."""
+    largest = numbers["largest_excess"]
     evidence = (
         f"C = {numbers['classes']}, alpha beta = {numbers['product']:g}, delta = "
-        f"{numbers['delta']:g}: from epsilon = 1 to 100 the bound says something "
-        f"{numbers['outside']} times; with its constants written out it does up to "
-        f"epsilon = {found['printed']:.1e}, with the curvature of the reachable scores up to "
-        f"{found['reachable']:.1e}, nclab's certificate up to {found['certificate']:.1e}"
+        f"{numbers['delta']:g}: from epsilon = 1 to 100 the bound is not vacuous "
+        f"in {numbers['outside']} cases; with its constants written out it is not vacuous up to "
+        f"epsilon = {largest['printed']:.1e}, with the curvature of the reachable scores up to "
+        f"{largest['reachable']:.1e}, nclab's certificate up to {largest['certificate']:.1e}"
     )
-    right = numbers["outside"] == 0 and 0 < found["printed"] < 1
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    right = numbers["outside"] == 0 and 0 < largest["printed"] < 1
+    return holds_if(right, evidence, numbers)
 
 
 def _exponent(preset: str) -> Numbers:
@@ -213,12 +217,14 @@ def exponent(numbers: Numbers) -> Finding:
     claimed, best, proved = numbers["claimed"], numbers["best"], numbers["proved"]
     evidence = (
         f"per unit of alpha beta, C = {numbers['classes']}: the bound on intra-class cosines is "
-        f"true with {claimed:.3f}, as it is with anything from {best:.3f} on (1 - intra is "
-        f"c epsilon, c within {abs(numbers['certified_ratio'] - 1):.1e} of what is proved; the "
-        f"proof's own lambda, with O for all of it, has {proved:.3f})"
+        f"true with exponent {claimed:.3f} and with every exponent from {best:.3f} on (1 - intra "
+        f"is "
+        f"c epsilon, with c within {abs(numbers['certified_ratio'] - 1):.1e} of the proved one; "
+        f"the "
+        f"lambda of the proof, with the O, has {proved:.3f})"
     )
     right = abs(numbers["certified_ratio"] - 1) <= 1e-3 and best <= claimed
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _turning_point(preset: str) -> Numbers:
@@ -258,12 +264,12 @@ def turning_point(numbers: Numbers) -> Finding:
     error = max(abs(row["turning_point"] - row["claimed"]) for row in rows)
     above = min(row["smallest_product"] / row["claimed"] for row in rows)
     evidence = (
-        f"exp(C x/(C-1))/x turns at (C-1)/C (error {number(error)}); at the optimum of the "
-        f"regularised loss alpha beta is at least {number(above)} times that for every weight "
-        "decay of the thesis"
+        f"exp(C x/(C-1))/x has its minimum at (C-1)/C (error {number(error)}); at the optimum of "
+        f"the regularised loss alpha beta is at least {number(above)} times this value for every "
+        "weight decay of the thesis"
     )
     right = error <= 1e-3 and above > 1
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _weight_decay(preset: str) -> Numbers:
@@ -271,12 +277,13 @@ def _weight_decay(preset: str) -> Numbers:
     optima = [regularised_optimum(classes, decay) for decay in DECAYS]
     loss = 1.05 * optima[-1].optimal_loss
     guaranteed = [
-        certify(classes, one.alpha, one.beta, loss, pairs=False).intra_lower.value for one in optima
+        certify(classes, optimum.alpha, optimum.beta, loss, pairs=False).intra_lower.value
+        for optimum in optima
     ]
     return {
         "loss": loss,
-        "alpha": [one.alpha for one in optima],
-        "beta": [one.beta for one in optima],
+        "alpha": [optimum.alpha for optimum in optima],
+        "beta": [optimum.beta for optimum in optima],
         "guaranteed_intra": [float(value or 0.0) for value in guaranteed],
     }
 
@@ -301,4 +308,4 @@ def weight_decay(numbers: Numbers) -> Finding:
         f"loss {number(numbers['loss'])} the guaranteed intra grows from {number(intra[0])} to "
         f"{number(intra[-1])}"
     )
-    return Finding(Verdict.HOLDS if falls and grows else Verdict.REFUTED, evidence, numbers)
+    return holds_if(falls and grows, evidence, numbers)

@@ -1,4 +1,4 @@
-"""The setting of pan2023: simplex ETF, batch norm, the regularised loss, the bias."""
+"""Claims about the setting of the thesis: simplex ETF, batch norm, regularised loss, bias."""
 
 import math
 
@@ -9,6 +9,7 @@ from torch import nn
 from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
     describe_tally,
+    holds_if,
     judge_statement,
     max_abs,
     relative_error,
@@ -20,16 +21,16 @@ from nclab.text import number
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import FloatArray, g
 from nclab.theory.statements import sample_losses
+from nclab_papers.pan2023.data_sets import networks
 from nclab_papers.pan2023.statements.batch_norm import (
     batch_norm_mean_square,
     batch_norm_rms_printed,
 )
-from nclab_papers.pan2023.trial_data import networks
 
 EXACT = 1e-12
-"""Deviation that is rounding, for numbers of order one."""
+"""Largest deviation that counts as rounding, for numbers of order one."""
 LAYERS = {"quick": 30, "paper": 300}
-"""Batch norm layers that a preset tries."""
+"""Number of batch norm layers that a preset tests."""
 
 
 def _frames(preset: str) -> Numbers:
@@ -54,7 +55,7 @@ def _frames(preset: str) -> Numbers:
 
 
 def _cosine_error(rows: FloatArray) -> float:
-    """How far the cosines and relative norms of C rows are from those of a simplex ETF."""
+    """Return the largest deviation of cosines and relative norms of C rows from a simplex ETF."""
     count = len(rows)
     gram = rows @ rows.T / np.square(rows).sum(1).mean()
     return max_abs(gram - (np.eye(count) * count - 1) / (count - 1))
@@ -74,12 +75,12 @@ def frames(numbers: Numbers) -> Finding:
     scalar, vector = numbers["scalar_error"], numbers["vector_error"]
     small = numbers["small_dimension_error"]
     evidence = (
-        f"cosines within {number(scalar)} of -1/(C-1) for one scale (a scale for every coordinate "
-        f"would move them by {number(vector)}); nclab's frames in C - 1 dimensions have them, too "
-        f"(error {number(small)})"
+        f"with one scale, the cosines are within {number(scalar)} of -1/(C-1); with a scale for "
+        f"every coordinate they would change by {number(vector)}; nclab's frames in C - 1 "
+        f"dimensions also have these cosines (error {number(small)})"
     )
     right = max(scalar, small) <= EXACT
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _scale_of_batch_norm(preset: str) -> Numbers:
@@ -168,21 +169,21 @@ def _layer(scale: torch.Tensor, *, eps: float) -> nn.BatchNorm1d:
 )
 @with_hand_check
 def batch_norm(numbers: Numbers) -> Finding:
-    """As the thesis defines batch norm, without eps; what layers in use do is only told."""
+    """Judge batch norm as defined, without eps; the evidence also reports layers with eps."""
     ideal = judge_statement(numbers["ideal"], enough=20)
     exact = judge_statement(numbers["exact"], enough=20)
     evidence = (
-        f"batch norm as it is defined: {ideal.evidence}; layers in use have an eps, which is not "
-        f"in the thesis, and units that are constant: with 1e-5 and one such unit it "
+        f"batch norm as defined: {ideal.evidence}; real layers have an eps, which the thesis "
+        f"omits, and constant units: with eps 1e-5 and one constant unit the statement "
         f"{describe_tally(numbers['practice'])}, while sum gamma^2 sigma^2/(sigma^2 + eps) + |b|^2 "
         f"is the mean square of any layer: {exact.evidence}"
     )
     right = ideal.verdict is Verdict.HOLDS and exact.verdict is Verdict.HOLDS
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _total_loss(preset: str) -> Numbers:
-    """A real last layer behind real batch norm: its penalty beside that of the features."""
+    """Compare the penalty on the parameters of batch norm with the penalty on its features."""
     generator = torch.Generator().manual_seed(3)
     classes, decay = 4, 1e-2
     rooted: list[float] = []
@@ -198,9 +199,9 @@ def _total_loss(preset: str) -> Numbers:
         total = loss + decay / 2 * (float(scale.square().sum()) + float((W**2).sum()))
         alpha, beta = _norms(W, H)
         totals.append(total)
-        for found, value in ((rooted, alpha), (unrooted, alpha**2)):
+        for errors, value in ((rooted, alpha), (unrooted, alpha**2)):
             penalty = decay / 2 * (classes * beta**2 + value**2)
-            found.append(abs(loss + penalty - total) / total)
+            errors.append(abs(loss + penalty - total) / total)
     optimum = regularised_optimum(classes, decay)
     frame = simplex_etf(classes, classes).numpy()
     W, H = optimum.beta * frame, optimum.alpha * frame[:, None]
@@ -239,19 +240,19 @@ def _total_loss(preset: str) -> Numbers:
 @with_hand_check
 def total_loss(numbers: Numbers) -> Finding:
     evidence = (
-        f"{numbers['networks']} layers behind batch norm, penalty of the parameters against "
-        f"that of the features: relative error {number(numbers['root_error'])}, "
-        f"{number(numbers['printed_error'])} if alpha were the mean square; lowest of these and "
-        f"of networks around the optimum {number(numbers['lowest'])}, optimum in closed form "
-        f"{number(numbers['optimum'])}"
+        f"on {numbers['networks']} layers after batch norm, the penalties on parameters and on "
+        f"features agree with relative error {number(numbers['root_error'])} "
+        f"({number(numbers['printed_error'])} if alpha were the mean square); the smallest total "
+        f"loss of these and of networks around the optimum is {number(numbers['lowest'])}, the "
+        f"closed form gives {number(numbers['optimum'])}"
     )
     right = numbers["root_error"] <= EXACT
     right = right and numbers["lowest"] >= numbers["optimum"] * (1 - EXACT)
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def appended_bias(preset: str) -> Numbers:
-    """Logits, norms and best loss of a network whose bias became a coordinate."""
+    """Return logits, norms and smallest loss of a network whose bias became a coordinate."""
     rng = np.random.default_rng(4)
     classes = 4
     [W], [H] = networks(rng, 1, classes, 5)
@@ -283,16 +284,15 @@ def _norms(W: FloatArray, H: FloatArray) -> tuple[float, float]:
 
 @with_hand_check
 def judge_bias(numbers: Numbers) -> Finding:
-    """Whether the logits with an appended coordinate are those with a bias."""
+    """Judge whether the logits with an appended coordinate equal those with a bias."""
     evidence = (
-        f"the logits agree (error {number(numbers['logit_error'])}); alpha and beta of the theorem "
-        f"are then those with the coordinate: alpha^2 has "
-        f"{number(numbers['alpha_square_rise'])} more and beta^2 "
-        f"{number(numbers['beta_square_rise'])}, m is {number(numbers['optimal_loss_appended'])} "
-        f"instead of {number(numbers['optimal_loss'])}"
+        f"the logits agree (error {number(numbers['logit_error'])}); the theorem then uses the "
+        f"norms with the coordinate: alpha^2 is larger by {number(numbers['alpha_square_rise'])}, "
+        f"beta^2 by {number(numbers['beta_square_rise'])}, and m is "
+        f"{number(numbers['optimal_loss_appended'])} instead of {number(numbers['optimal_loss'])}"
     )
     right = numbers["logit_error"] <= EXACT
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 bias = Claim(

@@ -1,4 +1,4 @@
-"""The main theorem of pan2023 and the minimum it starts from."""
+"""Claims about the main theorem of pan2023 and the minimal loss m in its hypothesis."""
 
 import itertools
 import math
@@ -16,7 +16,8 @@ from nclab.theory.certificates.certification import certify
 from nclab.theory.layer_peeled import FloatArray, g
 from nclab.theory.statements import sample_losses, units
 from nclab.theory.worst_case import worst_intra
-from nclab_papers.pan2023.most_pairs import (
+from nclab_papers.pan2023.data_sets import lowest_loss, networks
+from nclab_papers.pan2023.fractions import (
     CLASSES,
     EXCESS,
     NEAR,
@@ -26,25 +27,23 @@ from nclab_papers.pan2023.most_pairs import (
     slope,
     slopes,
 )
-from nclab_papers.pan2023.small_dimension import lowest_loss
 from nclab_papers.pan2023.statements.loss_steps import minimal_loss
-from nclab_papers.pan2023.trial_data import networks
 
 POWER = 1 / 2
-"""Of epsilon / delta in the first half of the theorem."""
+"""Power of epsilon / delta in the first half of the theorem."""
 SLACK = 0.02
-"""By how much a slope fitted over three decades may differ from its limit."""
+"""Largest accepted difference between a slope fitted over three decades and its limit."""
 CASES = {
     "quick": {"classes": 4, "product": 3.0, "starts": 2},
     "paper": {"classes": 10, "product": 5.0, "starts": 6},
 }
 SPREADS = (1e-3, 1e-2, 0.05, 0.2)
-"""How far features are from their class mean, over its norm."""
+"""Distances of features from their class mean, relative to its norm."""
 
 
 @cache
 def _curve(preset: str) -> dict[str, Any]:
-    """The true worst case of one class at three excesses beside what is certified."""
+    """Return the true worst case of one class and the certified bound at three excess losses."""
     classes, product = int(CASES[preset]["classes"]), float(CASES[preset]["product"])
     best, root = g(product, classes), math.sqrt(product)
     rows = []
@@ -64,25 +63,25 @@ def _curve(preset: str) -> dict[str, Any]:
 
 
 def spread_network(classes: int, product: float, count: int, spread: float) -> list[FloatArray]:
-    """Weights (C, d) and features (C, 2, d) at a simplex, the features of `count` classes apart.
+    """Return a simplex as weights (C, d) and features (C, 2, d), with spread in `count` classes.
 
     >>> W, H = spread_network(4, 3.0, 1, 0.1)
     >>> [round(float(np.square(rows).sum(-1).mean()), 9) for rows in (W, H)]
     [3.0, 3.0]
     """
     frame = simplex_etf(classes, classes).numpy()
-    aside = np.linalg.svd(frame)[2][-1]  # orthogonal to all of the simplex
-    moved = (np.arange(classes) < count)[:, None] * spread * aside
+    orthogonal = np.linalg.svd(frame)[2][-1]  # to the whole simplex
+    moved = (np.arange(classes) < count)[:, None] * spread * orthogonal
     both = [frame, np.stack([frame + moved, frame - moved], 1)]
     return [rows * math.sqrt(product / np.square(rows).sum(-1).mean()) for rows in both]
 
 
 def _certified(sizes: Mapping[str, float], loss: float) -> dict[str, float]:
-    """1 - intra that is guaranteed to all but a share delta of the classes, beside its excess."""
+    """Return the excess loss and the certified 1 - intra of all classes but a share delta."""
     classes, root = int(sizes["classes"]), math.sqrt(sizes["product"])
-    found = certify(classes, root, root, loss, sizes["delta"], pairs=False).fraction_intra_lower
+    bound = certify(classes, root, root, loss, sizes["delta"], pairs=False).fraction_intra_lower
     excess = loss - g(sizes["product"], classes)
-    return {"excess": excess, "certified": 1 - float(found.value or 0.0)}
+    return {"excess": excess, "certified": 1 - float(bound.value or 0.0)}
 
 
 def _classes(preset: str) -> Numbers:
@@ -111,23 +110,26 @@ def _classes(preset: str) -> Numbers:
     figure="guarantees",
 )
 def theorem(numbers: Numbers) -> Finding:
-    """True where what is proved falls at least as fast as printed, with the constants of the
-    remark on them; sharp where what is attained does not fall faster."""
+    """Judge whether the certified bound falls at least as fast as printed.
+
+    The constants are those of the remark on the theorem. The rate is sharp if the attained worst
+    case does not fall faster.
+    """
     worst, rows, grid = (numbers[name] for name in ("worst", "rows", "grid"))
     over = [row["attained"] - row["certified"] for row in (*worst, *rows)]
-    slopes_of = {how: slope(worst, "excess", how) for how in ("certified", "attained")}
+    slopes_of = {kind: slope(worst, "excess", kind) for kind in ("certified", "attained")}
     near = {
         (row["classes"], row["product"])
         for row in rows
         if row["certified"] <= NEAR * row["attained"]
     }
     evidence = (
-        f"C = {CLASSES[0]} to {CLASSES[-1]}, alpha beta = {PRODUCTS[0]:g} to {PRODUCTS[-1]:g}: of "
-        f"{len(rows)} networks with spread classes {sum(o > 1e-9 for o in over)} exceed what is "
-        f"certified, in {len(near)} regimes one comes within {NEAR - 1:.0%} of it; at C = "
-        f"{numbers['classes']}, alpha beta = {numbers['product']:g} 1 - intra is proved with slope "
-        f"{slopes_of['certified']:.3f} of epsilon and attained with {slopes_of['attained']:.3f} "
-        f"(printed 1/2)"
+        f"C = {CLASSES[0]} to {CLASSES[-1]}, alpha beta = {PRODUCTS[0]:g} to {PRODUCTS[-1]:g}: "
+        f"{sum(o > 1e-9 for o in over)} of {len(rows)} networks with spread classes exceed the "
+        f"certified bound, and in {len(near)} regimes a network comes within {NEAR - 1:.0%} of it; "
+        f"at C = {numbers['classes']}, alpha beta = {numbers['product']:g} the proved power of "
+        f"epsilon in 1 - intra is {slopes_of['certified']:.3f}, the attained one "
+        f"{slopes_of['attained']:.3f} (printed 1/2)"
     )
     numbers = {**numbers, "slopes": slopes_of}
     if slopes_of["attained"] < POWER - SLACK:
@@ -137,9 +139,9 @@ def theorem(numbers: Numbers) -> Finding:
     rates = slopes(grid, power=1.0)
     constant = max(row["certified"] / printed(row, POWER) for row in (*rows, *grid))
     evidence += (
-        f"; on the grid with power {rates['epsilon']:.3f} of epsilon, {rates['delta']:.3f} of "
-        f"delta and a rate of {rates['product']:.3f} C/(C-1) per unit of alpha beta (printed 1); "
-        f"constant {number(constant)} in place of the O is enough; "
+        f"; on the grid the certified power of epsilon is {rates['epsilon']:.3f}, that of delta "
+        f"{rates['delta']:.3f}, and the rate per unit of alpha beta {rates['product']:.3f} C/(C-1) "
+        f"(printed 1); the constant {number(constant)} suffices in place of the O; "
     )
     proved = min(rates["epsilon"], slopes_of["certified"]) >= POWER - SLACK
     proved = proved and rates["product"] <= 1 + SLACK and constant <= 1 and len(near) >= REGIMES
@@ -183,14 +185,14 @@ def _minimum(preset: str) -> Numbers:
 )
 @with_hand_check
 def minimum(numbers: Numbers) -> Finding:
-    found = judge_statement(numbers)
+    finding = judge_statement(numbers)
     evidence = (
-        f"no loss is below m: {found.evidence}; simplex ETFs attain it "
-        f"(relative gap {number(numbers['etf_gap'])}), which need d >= C - 1: six classes in two "
-        f"dimensions reach only {number(numbers['plane_loss'])}, m is "
+        f"no loss is below m: {finding.evidence}; simplex ETFs attain m (relative gap "
+        f"{number(numbers['etf_gap'])}), but they need d >= C - 1: six classes in two dimensions "
+        f"reach only {number(numbers['plane_loss'])}, where m is "
         f"{number(numbers['plane_minimum'])}"
     )
-    if found.verdict is not Verdict.HOLDS or numbers["etf_gap"] > 1e-9:
-        worse = Verdict.REFUTED if found.verdict is Verdict.HOLDS else found.verdict
+    if finding.verdict is not Verdict.HOLDS or numbers["etf_gap"] > 1e-9:
+        worse = Verdict.REFUTED if finding.verdict is Verdict.HOLDS else finding.verdict
         return Finding(worse, evidence, numbers)
     return Finding(Verdict.HOLDS, evidence, numbers)

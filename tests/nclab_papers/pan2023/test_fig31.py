@@ -48,7 +48,7 @@ def test_affine_alone_must_not_be_enough() -> None:
             row.update(min_intra=1.0, max_inter=-1 / 3)
     found = fig31.only_affine.judge(numbers)
     assert found.verdict is Verdict.CONTRADICTED
-    assert found.numbers["weakest"] == "affine at the least weight decay, below 3/4"
+    assert found.numbers["weakest"] == "affine at the smallest weight decay, below 3/4"
 
 
 def test_one_bad_seed_leaves_a_claim_undecided() -> None:

@@ -10,8 +10,8 @@ import pytest
 from nclab.errors import DataError
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import Inequality
+from nclab_papers.pan2023.data_sets import networks
 from nclab_papers.pan2023.statements import near_optimum as steps
-from nclab_papers.pan2023.trial_data import networks
 
 STEPS = (
     steps.low_scores,
