@@ -99,5 +99,5 @@ def test_what_cannot_be_made_again_is_said(trained: Path, tmp_path: Path) -> Non
     network = next(one for one in recompute_run(run) if one.file == "network")
     assert (network.state, network.found) == (
         "unchecked",
-        "it cannot be measured again: it has no checkpoint",
+        "it cannot be measured again: the run has no checkpoint",
     )

@@ -14,7 +14,7 @@ from nclab.figures.picture import Panel, Picture, Series
 from nclab.records.results import parse_json, write_json
 from nclab.text import as_text
 from nclab_papers.findings import tour
-from nclab_papers.shared.small_network import NetworkConfig
+from nclab_papers.shared.small_classifier import NetworkConfig
 from tests.cli.runner import call
 
 TINY = tour.Config(NetworkConfig(samples=400, width=16, epochs=60))

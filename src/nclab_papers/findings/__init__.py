@@ -1,10 +1,10 @@
-"""What nclab finds beyond the papers, under its own name."""
+"""Findings of this project that no paper states."""
 
 from nclab.claims.paper import Paper
 
 PAPER = Paper(
     "findings",
-    "Beyond the papers",
+    "Findings beyond the papers",
     "The nclab developers",
     2026,
     parts=("tour", "terminal_phase"),

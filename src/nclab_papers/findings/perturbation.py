@@ -1,4 +1,4 @@
-"""Whether a classifier stays right on inputs that are moved a little, by noise or an adversary."""
+"""Accuracy of a classifier on inputs perturbed by noise or by an adversary."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,35 +7,35 @@ import torch
 from torch import Tensor
 
 Model = Callable[[Tensor], Tensor]
-"""From inputs to logits; of an input the gradient can be asked for."""
-PART = 250
-"""Inputs that are moved together."""
-STRIDE = 2.5
-"""An adversary's way, all steps together, over the radius."""
+"""Differentiable function from inputs to logits."""
+CHUNK = 250
+"""Number of inputs that are perturbed together."""
+PATH_LENGTH = 2.5
+"""Total length of an adversary's steps, relative to the radius."""
 
 
 class Box(NamedTuple):
-    """What inputs can be: between two numbers, or two tensors of the shape of an input."""
+    """Range of valid inputs: two numbers, or two tensors with the shape of an input."""
 
     low: Tensor | float = -torch.inf
     high: Tensor | float = torch.inf
 
     def clamp(self, inputs: Tensor) -> Tensor:
-        """The nearest that can be."""
+        """Return the nearest valid inputs."""
         return torch.maximum(
             torch.minimum(inputs, torch.as_tensor(self.high)), torch.as_tensor(self.low)
         )
 
 
 def logit_gaps(logits: Tensor, labels: Tensor) -> Tensor:
-    """(n,) the logit of the label less the best other one.
+    """Return (n,) the logit of the label minus the largest other logit.
 
     >>> logit_gaps(torch.tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 9.0]]), torch.tensor([0, 1])).tolist()
     [1.0, -4.0]
     """
-    own = logits.gather(1, labels[:, None])[:, 0]
+    correct = logits.gather(1, labels[:, None])[:, 0]
     others = logits.scatter(1, labels[:, None], -torch.inf)
-    return own - others.amax(1)
+    return correct - others.amax(1)
 
 
 def attacked_accuracy(
@@ -47,11 +47,12 @@ def attacked_accuracy(
     steps: int = 5,
     box: Box | None = None,
 ) -> float:
-    """Share of samples that stay right whatever projected gradient descent tried.
+    """Return the share of samples that stay correct under projected gradient descent.
 
-    Every coordinate moves by at most `radius`. The steps go down the gap between the label and the
-    best other logit: the gradient of cross-entropy vanishes where logits are large, which would
-    look like robustness. An upper bound: a better adversary may find more.
+    Every coordinate changes by at most `radius`. The steps reduce the gap between the logit of the
+    label and the largest other logit. The gradient of cross-entropy would vanish for large logits,
+    which would look like robustness. The result is an upper bound: a better adversary may find
+    more errors.
 
     >>> model = torch.nn.Linear(1, 2, bias=False)
     >>> _ = model.weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
@@ -60,26 +61,27 @@ def attacked_accuracy(
     [0.667, 0.333, 0.0]
     """
     box = box or Box()
-    right = 0
-    for part, own in zip(inputs.split(PART), labels.split(PART), strict=True):
-        right += _survivors(model, part, own, radius, steps, box)
-    return right / len(labels)
+    correct = 0
+    for chunk, targets in zip(inputs.split(CHUNK), labels.split(CHUNK), strict=True):
+        correct += _survivors(model, chunk, targets, radius, steps, box)
+    return correct / len(labels)
 
 
 def _survivors(
     model: Model, inputs: Tensor, labels: Tensor, radius: float, steps: int, box: Box
 ) -> int:
+    """Count the samples that are correct after every step of the adversary."""
     moved = inputs
     for step in range(steps + 1):
         moved = moved.detach().requires_grad_(step < steps)
         gaps = logit_gaps(model(moved), labels)
-        right = gaps.detach() > 0
-        if step == steps or not right.any():
-            return int(right.sum())
+        correct = gaps.detach() > 0
+        if step == steps or not correct.any():
+            return int(correct.sum())
         (slope,) = torch.autograd.grad(gaps.sum(), moved)
-        moved = moved.detach() - STRIDE * radius / steps * slope.sign()
+        moved = moved.detach() - PATH_LENGTH * radius / steps * slope.sign()
         moved = box.clamp(moved.clamp(inputs - radius, inputs + radius))
-        moved, inputs, labels = moved[right], inputs[right], labels[right]
+        moved, inputs, labels = moved[correct], inputs[correct], labels[correct]
     raise AssertionError("the last step returns")
 
 
@@ -92,7 +94,10 @@ def noisy_accuracy(
     seed: int,
     box: Box | None = None,
 ) -> float:
-    """Share of samples that are right with normal noise of this deviation on every coordinate.
+    """Return the share of samples that are correct with normal noise on every coordinate.
+
+    Args:
+        size: standard deviation of the noise.
 
     >>> model = torch.nn.Linear(1, 2, bias=False)
     >>> _ = model.weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
@@ -102,9 +107,10 @@ def noisy_accuracy(
     """
     box = box or Box()
     generator = torch.Generator().manual_seed(seed)
-    right = 0
+    correct = 0
     with torch.no_grad():
-        for part, own in zip(inputs.split(PART), labels.split(PART), strict=True):
-            noise = torch.randn(part.shape, generator=generator)
-            right += int((logit_gaps(model(box.clamp(part + size * noise)), own) > 0).sum())
-    return right / len(labels)
+        for chunk, targets in zip(inputs.split(CHUNK), labels.split(CHUNK), strict=True):
+            noise = torch.randn(chunk.shape, generator=generator)
+            logits = model(box.clamp(chunk + size * noise))
+            correct += int((logit_gaps(logits, targets) > 0).sum())
+    return correct / len(labels)

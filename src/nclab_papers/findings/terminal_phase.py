@@ -1,11 +1,11 @@
-"""What training on after interpolation is good for: test data, margins, robustness, centres.
+"""Effect of training beyond interpolation on test accuracy, margins, robustness and class centres.
 
 Claim: training after zero training error makes networks generalise better and more robust.
 Source: ji2022, Sec. 1
 
-The paper gives this as the motivation of its theory, for no network, data or size; what is found
-here is therefore ours. The same network is looked at twice: when it has just come to classify all
-of its training data correctly, and at the end of its training.
+The paper states this as the motivation of its theory, without a network, data or size; the results
+here are therefore findings of this project. The same network is measured twice: when it first
+classifies all of its training data correctly, and at the end of training.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +18,7 @@ from typing import Any, get_args
 from nclab.claims.claim import Claim, Finding, Kind, Numbers
 from nclab.claims.judging import Part, judge_effects, t_interval
 from nclab.claims.paper import run_jobs
+from nclab.claims.pictures import mean_points, point_panel
 from nclab.claims.tables import Row, Table, mean_and_deviation
 from nclab.engine import LOCAL, Engine, Job
 from nclab.errors import NclabError
@@ -42,36 +43,35 @@ PRESETS = {
     "quick": Config(replace(FIGURE, images=200, epochs=50), QUICK, tested=1000, perturbed=200),
     "paper": Config(FIGURE, PAPER),
 }
-"""paper: the sizes of Figure 3's quick preset and of the thesis; quick: images divided by
-five, their epochs by four, tests by ten, for the cost, and the thesis's networks at their quick
-size."""
+"""paper: VGG-13 at the quick size of Figure 3 and the network of pan2023 at its size. quick: fewer
+images (divided by five), epochs (by four) and test samples (by ten), and smaller networks."""
 NAMES: Mapping[Network, str] = {
     "vgg": "VGG-13 on FashionMNIST",
-    "mlp": "The thesis's network on data of a teacher",
+    "mlp": "The network of pan2023 on data of a teacher",
 }
 SHARE, UNIT = 0.005, 0.01
-"""Margins: of shares of samples, and of quantities with a range of about 1."""
+"""Margins for shares of samples, and for quantities with a range of about 1."""
 
 Value = Callable[[Row], float]
 Pairs = Mapping[int, tuple[Row, Row]]
-"""Before and after, by seed."""
+"""First and last moment by seed."""
 
 
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Train what is missing, one process for each network, and gather both moments of all."""
+    """Train missing networks, one process per network, and return both moments of all networks."""
     if not seeds or len(set(seeds)) < len(seeds):
-        raise NclabError(f"Expected different seeds, at least one; got {list(seeds)}.")
+        raise NclabError(f"Expected at least one seed and no seed twice, got {list(seeds)}.")
     planned = {
         (network, seed): out / KIND / config.run_name(network, seed)
         for network in get_args(Network)
         for seed in seeds
     }
-    missing = {plan: folder for plan, folder in planned.items() if not is_finished(folder)}
+    missing = {key: folder for key, folder in planned.items() if not is_finished(folder)}
     if any(network == "vgg" for network, _ in missing):
         for part in ("train", "test"):
-            fashion_mnist.load(part=part)  # here, so that one line says what is missing
+            fashion_mnist.load(part=part)  # raises here if the data are not installed
     if missing:
         _train(config, missing, engine)
     vgg, mlp = config.vgg, config.mlp
@@ -81,12 +81,15 @@ def run(
         f"{config.layers} layers of width {mlp.width}, {mlp.samples} samples, {mlp.epochs} epochs",
         "seeds": list(seeds),
         "runs": [str(folder.relative_to(out)) for folder in planned.values()],
-        "rows": [row for (network, _), one in planned.items() for row in read_rows(one, network)],
+        "rows": [
+            row for (network, _), folder in planned.items() for row in read_rows(folder, network)
+        ],
     }
 
 
 def _train(config: Config, missing: Mapping[tuple[Network, int], Path], engine: Engine) -> None:
-    # Absolute, as a cluster's processes have working folders of their own.
+    """Train the missing networks."""
+    # The path is absolute, because processes on a cluster have other working folders.
     jobs = [
         Job(f"{network}, seed {seed}", train, (folder.absolute(), config, network, seed))
         for (network, seed), folder in missing.items()
@@ -97,16 +100,16 @@ def _train(config: Config, missing: Mapping[tuple[Network, int], Path], engine: 
 
 
 def pairs(numbers: Numbers, network: Network) -> Pairs:
-    """Both moments of the seeds that have a terminal phase.
+    """Return both moments of the seeds that have a terminal phase.
 
     >>> rows = [{"network": "mlp", "seed": 0, "moment": m, "epoch": t}
     ...         for m, t in (("before", 4), ("after", 9))]
     >>> [(a["epoch"], b["epoch"]) for a, b in pairs({"rows": rows}, "mlp").values()]
     [(4, 9)]
     """
-    own = [row for row in numbers["rows"] if row["network"] == network]
+    rows = [row for row in numbers["rows"] if row["network"] == network]
     first, last = (
-        {row["seed"]: row for row in own if row[MOMENT] == moment} for moment in (BEFORE, AFTER)
+        {row["seed"]: row for row in rows if row[MOMENT] == moment} for moment in (BEFORE, AFTER)
     )
     return {
         seed: (first[seed], last[seed])
@@ -115,178 +118,179 @@ def pairs(numbers: Numbers, network: Network) -> Pairs:
     }
 
 
-def _of(name: str, place: int | None = None) -> Value:
-    """A field of a moment, or one of its values."""
-    return lambda row: float(row[name] if place is None else row[name][place])
+def _field(name: str, index: int | None = None) -> Value:
+    """Return a function that reads a field of a moment, or one entry of it."""
+    return lambda row: float(row[name] if index is None else row[name][index])
+
+
+ACCURACY, AGREEMENT = "test accuracy", "nearest class mean agrees with the network, test"
+MARGIN_QUANTILES = ("10 % quantile of the test margins", "median of the test margins")
 
 
 def quantities(config: Mapping[str, Any]) -> dict[str, Value]:
-    """Everything that is compared, by what it is called; what rises is better but for the first
-    two."""
-    found = {
-        "variation within classes": _of("nc1_within_variation"),
-        "cosines of class means off −1/(C−1)": _of("nc2_equiangularity_means"),
-        "smallest training margin": _of("margin"),
-        "normalised margin of ji2022": _of("normalised_margin"),
-        "test accuracy": _of("test_accuracy"),
-        "10 % quantile of the test margins": _of("test_margins", QUANTILES.index(0.1)),
-        "median of the test margins": _of("test_margins", QUANTILES.index(0.5)),
+    """Return all compared quantities by name; an increase is better except for the first two."""
+    attacked = {
+        f"accuracy against an adversary, {radius:g}": _field("attacked", index)
+        for index, radius in enumerate(config["radii"])
     }
-    found |= {
-        f"accuracy against an adversary, {radius:g}": _of("attacked", place)
-        for place, radius in enumerate(config["radii"])
+    noisy = {
+        f"accuracy with noise, {size:g}": _field("noisy", index)
+        for index, size in enumerate(config["noises"])
     }
-    found |= {
-        f"accuracy with noise, {size:g}": _of("noisy", place)
-        for place, size in enumerate(config["noises"])
-    }
-    return found | {
-        "nearest centre decides alike, test": _of("test_agreement"),
-        "nearest centre is right, test": _of("test_centre_accuracy"),
+    return {
+        "variation within classes": _field("nc1_within_variation"),
+        "deviation from equal angles (class means)": _field("nc2_equiangularity_means"),
+        "smallest training margin": _field("margin"),
+        "normalised margin of ji2022": _field("normalised_margin"),
+        ACCURACY: _field("test_accuracy"),
+        MARGIN_QUANTILES[0]: _field("test_margins", QUANTILES.index(0.1)),
+        MARGIN_QUANTILES[1]: _field("test_margins", QUANTILES.index(0.5)),
+        **attacked,
+        **noisy,
+        AGREEMENT: _field("test_agreement"),
+        "accuracy of the nearest class mean, test": _field("test_centre_accuracy"),
     }
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Before, after and their difference, for either network."""
+    """Return both moments and their difference for each network."""
     return [_table(numbers, network) for network in get_args(Network)]
 
 
 def _table(numbers: Numbers, network: Network) -> Table:
-    known = list(pairs(numbers, network).values())
-    rows = []
-    for name, value in {"epoch": _of("epoch"), **quantities(numbers["config"])}.items():
-        before, after = ([value(pair[moment]) for pair in known] for moment in (0, 1))
-        change = [b - a for a, b in zip(before, after, strict=True)]
-        rows.append(
-            (name, *(mean_and_deviation(one, ".4g") for one in (before, after)), _change(change))
-        )
+    """Return one line per quantity of a network."""
+    moments = list(pairs(numbers, network).values())
+    lines = []
+    for name, value in {"epoch": _field("epoch"), **quantities(numbers["config"])}.items():
+        before, after = ([value(pair[moment]) for pair in moments] for moment in (0, 1))
+        changes = [b - a for a, b in zip(before, after, strict=True)]
+        means = (mean_and_deviation(before, ".4g"), mean_and_deviation(after, ".4g"))
+        lines.append((name, *means, _mean_with_interval(changes)))
     return Table(
-        f"{NAMES[network]}: when it begins to interpolate and at the end, mean ± deviation over "
-        f"the {len(known)} of {len(numbers['seeds'])} seeds with such a phase; margins in units "
-        "of the largest for the norms",
+        f"{NAMES[network]}: at the first interpolation and at the end, mean ± deviation over "
+        f"the {len(moments)} of {len(numbers['seeds'])} seeds with a terminal phase; margins in "
+        "units of the largest margin that the norms allow",
         ("quantity", "before", "after", "after − before, 95 %"),
-        rows,
+        lines,
     )
 
 
-def _change(values: Sequence[float]) -> str:
+def _mean_with_interval(values: Sequence[float]) -> str:
+    """Return the mean and its 95 % interval as text."""
     if not values:
         return "–"
     ends = t_interval(values)
-    middle = f"{fmean(values):+.4f}"
-    return middle if ends is None else f"{middle} [{ends[0]:+.4f}, {ends[1]:+.4f}]"
+    mean = f"{fmean(values):+.4f}"
+    return mean if ends is None else f"{mean} [{ends[0]:+.4f}, {ends[1]:+.4f}]"
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """A row for each network: shares of test samples, distribution of margins, collapse."""
-    panels: list[Panel] = []
+    """Return a row per network: shares of test samples, distribution of margins, collapse."""
+    panels = []
     for network in get_args(Network):
-        known = list(pairs(numbers, network).values())
-        if known:
-            panels += _panels(numbers, network, known)
+        moments = list(pairs(numbers, network).values())
+        if moments:
+            panels += _panels(numbers["config"], network, moments)
     if not panels:
         return []
     return [
         Picture(
             "findings_terminal_phase",
-            "Training on after interpolation",
+            "Training beyond interpolation",
             tuple(panels),
             columns=3,
-            caption="Means over seeds, bars and bands the range, when all training data are "
-            "classified correctly for the first time and at the end of training. Adversaries and "
-            "noise by their size in deviations of the inputs; margins in units of the largest "
-            "that the norms allow, αβC/(C−1).",
+            caption="Hollow: when all training data are classified correctly for the first time. "
+            "Filled: at the end of training. Means over seeds; bars reach from the smallest to "
+            "the largest seed. Adversaries and noise are given in standard deviations of the "
+            "inputs, margins in units of the largest margin that the norms allow, αβC/(C−1).",
             panel_size=(4.4, 3.0),
         )
     ]
 
 
-def _panels(numbers: Numbers, network: Network, known: Sequence[tuple[Row, Row]]) -> list[Panel]:
-    config = numbers["config"]
-    shares: dict[str, Value] = {"test": _of("test_accuracy")}
-    shares |= {f"adv. {r:g}": _of("attacked", place) for place, r in enumerate(config["radii"])}
-    shares |= {f"noise {s:g}": _of("noisy", place) for place, s in enumerate(config["noises"])}
-    shares["centre"] = _of("test_agreement")
-    collapse: dict[str, Value] = {
-        "NC1": _of("nc1_within_variation"),
-        "NC2": _of("nc2_equiangularity_means"),
-        "margin": _of("margin"),
-        "median test": _of("test_margins", QUANTILES.index(0.5)),
+def _panels(
+    config: Mapping[str, Any], network: Network, moments: Sequence[tuple[Row, Row]]
+) -> list[Panel]:
+    """Return the three panels of a network."""
+    shares = {
+        "test": _field("test_accuracy"),
+        **{f"adv. {r:g}": _field("attacked", index) for index, r in enumerate(config["radii"])},
+        **{f"noise {s:g}": _field("noisy", index) for index, s in enumerate(config["noises"])},
+        "centre": _field("test_agreement"),
     }
+    collapse = {
+        "NC1": _field("nc1_within_variation"),
+        "NC2": _field("nc2_equiangularity_means"),
+        "margin": _field("margin"),
+        "median test": _field("test_margins", QUANTILES.index(0.5)),
+    }
+    margins = tuple(
+        Series(
+            label,
+            [
+                fmean(pair[moment]["test_margins"][index] for pair in moments)
+                for index in range(len(QUANTILES))
+            ],
+            QUANTILES,
+            colour=moment,
+            style="solid" if moment else "dashed",
+            marker="filled" if moment else "hollow",
+        )
+        for moment, label in enumerate((BEFORE, AFTER))
+    )
     return [
-        _named(f"{network}: share of test samples", shares, known),
+        _compare(f"{network}: share of test samples", shares, moments),
         Panel(
-            f"{network}: test margins",
-            "margin, in units of the largest",
-            "share below",
-            tuple(
-                Series(
-                    label,
-                    [fmean(_column(known, moment, _of("test_margins", p))) for p in places],
-                    [QUANTILES[p] for p in places],
-                    colour=moment,
-                    style="dashed" if moment == 0 else "solid",
-                    marker="hollow" if moment == 0 else "filled",
-                )
-                for moment, label in enumerate((BEFORE, AFTER))
-                for places in [range(len(QUANTILES))]
-            ),
+            f"{network}: test margins", "margin, in units of the largest", "share below", margins
         ),
-        _named(f"{network}: collapse and margins", collapse, known),
+        _compare(f"{network}: collapse and margins", collapse, moments),
     ]
 
 
-def _column(known: Sequence[tuple[Row, Row]], moment: int, value: Value) -> list[float]:
-    return [value(pair[moment]) for pair in known]
-
-
-def _named(title: str, values: Mapping[str, Value], known: Sequence[tuple[Row, Row]]) -> Panel:
-    """Both moments side by side over named quantities."""
-    series = []
-    for moment, label in enumerate((BEFORE, AFTER)):
-        columns = [_column(known, moment, value) for value in values.values()]
-        series.append(
-            Series(
-                label,
-                [place + 0.2 * moment - 0.1 for place in range(len(columns))],
-                [fmean(one) for one in columns],
-                [min(one) for one in columns],
-                [max(one) for one in columns],
-                colour=moment,
-                style="none",
-                marker="hollow" if moment == 0 else "filled",
-            )
+def _compare(title: str, values: Mapping[str, Value], moments: Sequence[tuple[Row, Row]]) -> Panel:
+    """Return both moments side by side for named quantities."""
+    groups = [
+        mean_points(
+            label,
+            [[value(pair[moment]) for pair in moments] for value in values.values()],
+            colour=moment,
+            marker="filled" if moment else "hollow",
         )
-    ticks = tuple(float(place) for place in range(len(values)))
-    return Panel(title, "", "", tuple(series), x_ticks=ticks, x_names=tuple(values))
+        for moment, label in enumerate((BEFORE, AFTER))
+    ]
+    return point_panel(title, list(values), groups)
 
 
 COLLAPSE = (
     "variation within classes",
-    "cosines of class means off −1/(C−1)",
+    "deviation from equal angles (class means)",
     "smallest training margin",
 )
-FALLS = COLLAPSE[:2]
-"""Signed so that a fall is what is claimed."""
+FALLING = COLLAPSE[:2]
+"""Quantities whose decrease is claimed."""
 
 
 def judged(
     network: Network, wanted: Callable[[str], bool], margin: float, numbers: Numbers
 ) -> Finding:
-    """The paired differences of some quantities, signed so that a gain is positive."""
-    known = pairs(numbers, network)
+    """Judge the paired differences of some quantities, signed such that a gain is positive.
+
+    Args:
+        wanted: whether a quantity belongs to the claim, by its name.
+    """
+    moments = pairs(numbers, network)
     parts = []
     for name, value in quantities(numbers["config"]).items():
         if wanted(name):
-            sign, word = (-1, "fall") if name in FALLS else (1, "rise")
-            change = {seed: sign * (value(b) - value(a)) for seed, (a, b) in known.items()}
+            sign, word = (-1, "fall") if name in FALLING else (1, "rise")
+            change = {seed: sign * (value(b) - value(a)) for seed, (a, b) in moments.items()}
             parts.append(Part(f"{word} of {name}", change))
-    found = judge_effects(parts, margin=margin)
-    without = len(numbers["seeds"]) - len(known)
+    finding = judge_effects(parts, margin=margin)
+    without = len(numbers["seeds"]) - len(moments)
     if not without:
-        return found
+        return finding
     note = f"; {without} of {len(numbers['seeds'])} seeds have no terminal phase"
-    return replace(found, evidence=found.evidence + note)
+    return replace(finding, evidence=finding.evidence + note)
 
 
 def _finding(
@@ -319,31 +323,31 @@ COLLAPSES = (
 )
 GENERALISES = (
     "generalisation",
-    "Training on after interpolation makes the test accuracy higher.",
+    "Training beyond interpolation makes the test accuracy higher.",
     BENEFIT,
-    "test accuracy".__eq__,
+    ACCURACY.__eq__,
     SHARE,
 )
 MARGINS = (
     "margins",
-    "Training on after interpolation makes the normalised margins of the test data larger.",
+    "Training beyond interpolation makes the normalised margins of the test data larger.",
     "ji2022, Sec. 3.1 “max-margin directions, which usually enjoy some good properties”",
-    ("10 % quantile of the test margins", "median of the test margins").__contains__,
+    MARGIN_QUANTILES.__contains__,
     UNIT,
 )
 ROBUST = (
     "robustness",
-    "Training on after interpolation makes the accuracy on perturbed test data higher.",
+    "Training beyond interpolation makes the accuracy on perturbed test data higher.",
     "ji2022, Sec. 1 “better properties in generalization and robustness”",
     lambda name: name.startswith("accuracy "),
     SHARE,
 )
 CENTRES = (
     "centres",
-    "Training on after interpolation makes the classifier decide more often as the nearest class "
+    "Training beyond interpolation makes the classifier decide more often as the nearest class "
     "mean does on test data.",
     "pan2023, Sec. 1.2 “assigning the label of the nearest class mean vector”",
-    "nearest centre decides alike, test".__eq__,
+    AGREEMENT.__eq__,
     SHARE,
 )
 vgg_collapses = _finding("vgg", *COLLAPSES)

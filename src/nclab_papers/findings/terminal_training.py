@@ -1,4 +1,4 @@
-"""One network trained on after interpolation: looked at when it begins, and at the end."""
+"""Training beyond interpolation, measured when it begins and at the end of training."""
 
 import hashlib
 import json
@@ -24,17 +24,17 @@ from nclab.training.fleet import Fleet, Member, Recipe
 from nclab.training.models.mlp import MLP, Shape
 from nclab.training.models.vgg import VGG13
 from nclab_papers.findings.perturbation import Box, attacked_accuracy, logit_gaps, noisy_accuracy
-from nclab_papers.ji2022.vgg_training import Config as Training
+from nclab_papers.ji2022.vgg_training import Config as VGGConfig
 from nclab_papers.ji2022.vgg_training import new_trainer
 from nclab_papers.pan2023.networks import Networks
 
 KIND = "terminal"
 MOMENT = "moment"
-"""The kind of the record of a moment."""
+"""Kind of the records that describe a moment, and their field with its name."""
 BEFORE, AFTER = "before", "after"
 Network = Literal["vgg", "mlp"]
 QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-"""Of the test margins."""
+"""Quantiles of the test margins that are recorded."""
 TRAINED = (
     "accuracy",
     "loss",
@@ -45,89 +45,89 @@ TRAINED = (
     "nc3_self_duality",
     "normalised_margin",
 )
-"""What a moment has from the measurement of the training data."""
-PART = 250
-"""Samples in one forward pass."""
+"""Metrics of the training data that a moment records."""
+CHUNK = 250
+"""Number of samples in one forward pass."""
 CHECKPOINT_EVERY = 25
-"""Epochs."""
+"""Number of epochs between checkpoints."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Both networks, their training and what is tried on their test data."""
+    """Settings of both networks, their training, and the perturbations of their test data."""
 
-    vgg: Training
-    """VGG-13 on FashionMNIST, as for Figure 3 of ji2022."""
+    vgg: VGGConfig
+    """Settings of VGG-13 on FashionMNIST, as in Figure 3 of ji2022."""
     mlp: Networks
-    """The thesis's network."""
+    """Settings of the network of pan2023."""
     layers: int = 6
     weight_decay: float = 1e-3
-    """Of the thesis's network: the middle of its seven."""
+    """Weight decay of the network of pan2023: the middle one of the seven in the thesis."""
     tested: int = 10_000
-    """Test images, and fresh samples of the teacher."""
+    """Number of test images, and of new samples of the teacher."""
     perturbed: int = 2000
-    """The first so many of them are moved."""
+    """Number of test samples that are perturbed."""
     radii: tuple[float, ...] = (0.02, 0.05)
-    """How far an adversary moves a coordinate, in deviations of the inputs."""
+    """Largest change of a coordinate by an adversary, in standard deviations of the inputs."""
     steps: int = 5
-    """Of the adversary."""
+    """Number of steps of the adversary."""
     noises: tuple[float, ...] = (0.1, 0.3)
-    """Deviations of the noise, in those of the inputs."""
+    """Standard deviations of the noise, in those of the inputs."""
 
     def described(self, network: Network) -> dict[str, Any]:
-        """The fields that a network of this kind depends on."""
-        found = asdict(self)
-        drop = ("mlp", "layers", "weight_decay") if network == "vgg" else ("vgg",)
-        kept = {name: value for name, value in found.items() if name not in drop}
-        if network == "mlp":  # how many processes train changes nothing
-            kept["mlp"] = {k: v for k, v in kept["mlp"].items() if k not in ("workers", "moments")}
-        return {"network": network, **kept}
+        """Return the fields that the results of a network depend on."""
+        irrelevant = ("mlp", "layers", "weight_decay") if network == "vgg" else ("vgg",)
+        fields = {k: value for k, value in asdict(self).items() if k not in irrelevant}
+        if network == "mlp":
+            mlp = fields["mlp"]
+            fields["mlp"] = {k: mlp[k] for k in mlp if k not in ("workers", "moments")}
+        return {"network": network, **fields}
 
     def run_name(self, network: Network, seed: int) -> str:
-        """A name that no other config and seed have."""
+        """Return a name that depends on the relevant fields and the seed."""
         text = json.dumps(self.described(network), sort_keys=True)
         return f"{network}-{hashlib.sha256(text.encode()).hexdigest()[:8]}-seed{seed}"
 
     def epochs(self, network: Network) -> int:
-        """Of the training."""
+        """Return the number of training epochs."""
         return self.vgg.epochs if network == "vgg" else self.mlp.epochs
 
 
 class Data(NamedTuple):
-    """What a network learns, what it is tested on, and what inputs can be."""
+    """Training samples, test samples, and the range of valid inputs."""
 
     train: Samples
     test: Samples
     box: Box
 
 
-class Course(Protocol):
-    """A network under training."""
+class Training(Protocol):
+    """Interface of a network in training."""
 
     data: Data
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """Number of completed epochs."""
 
     def train_epoch(self) -> dict[str, float]:
-        """One more; loss, accuracy and rate of its batches."""
+        """Train one epoch; return loss, accuracy and learning rate of its batches."""
 
     def model(self) -> nn.Module:
-        """The network in evaluation mode."""
+        """Return the network in evaluation mode."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """What it needs to go on, besides `extra`."""
+        """Return the tensors of a checkpoint."""
 
     def extra(self) -> dict[str, Any]:
-        """The numbers among it."""
+        """Return the numbers of a checkpoint."""
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint."""
 
 
-class VGGCourse:
-    """VGG-13 on images of FashionMNIST, tested on others."""
+class VGGTraining:
+    """Training of VGG-13 on images of FashionMNIST, tested on other images."""
 
     def __init__(self, config: Config, seed: int) -> None:
         self._solo = new_trainer(config.vgg, seed=seed)
@@ -138,45 +138,45 @@ class VGGCourse:
         self.data = Data(
             Samples(self._solo.inputs, self._solo.labels),
             Samples(fashion_mnist.to_inputs(pixels), everything.labels[chosen]),
-            # What is padded is black in both, and so cannot be moved.
+            # The padding is black in both bounds, so it cannot be perturbed.
             Box(fashion_mnist.to_inputs(black)[0], fashion_mnist.to_inputs(white)[0]),
         )
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """Number of completed epochs."""
         return self._solo.epoch
 
     def train_epoch(self) -> dict[str, float]:
-        """One more; loss, accuracy and rate of its batches."""
+        """Train one epoch; return loss, accuracy and learning rate of its batches."""
         return self._solo.train_epoch()._asdict()
 
     def model(self) -> nn.Module:
-        """The network in evaluation mode, until it is trained on."""
+        """Return the network, which stays in evaluation mode until the next epoch."""
         return self._solo.model.eval()
 
     def tensors(self) -> dict[str, Tensor]:
-        """What it needs to go on."""
+        """Return the tensors of a checkpoint."""
         return self._solo.tensors()
 
     def extra(self) -> dict[str, Any]:
-        """The numbers among it."""
+        """Return the numbers of a checkpoint."""
         return self._solo.extra()
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint."""
         self._solo.load(checkpoint.tensors, checkpoint.extra)
 
 
-class MLPCourse:
-    """The thesis's network on samples of a teacher, tested on others of the same teacher."""
+class MLPTraining:
+    """Training of the network of pan2023 on a teacher, tested on new samples of this teacher."""
 
     def __init__(self, config: Config, seed: int) -> None:
         sizes = config.mlp
         shape = Shape(
             inputs=sizes.inputs, classes=sizes.classes, layers=config.layers, width=sizes.width
         )
-        # Drawn together, so that one teacher with one scale of its logits labels both.
+        # Both sets are drawn together, so that they have the same teacher and scale of logits.
         drawn = Teacher(
             inputs=sizes.inputs,
             classes=sizes.classes,
@@ -198,70 +198,78 @@ class MLPCourse:
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """Number of completed epochs."""
         return self._fleet.epoch
 
     def train_epoch(self) -> dict[str, float]:
-        """One more; loss, accuracy and rate of its batches."""
+        """Train one epoch; return loss, accuracy and learning rate of its batches."""
         rate = self._recipe.rate_at(self.epoch)
         [stats] = self._fleet.train_epoch()
         if not stats.alive:
-            raise NclabError(f"Expected a training that stays finite: {stats.why}.")
+            raise NclabError(
+                f"Expected finite weights and losses, but training diverged: {stats.why}. "
+                "Try another seed."
+            )
         return {"loss": stats.loss, "accuracy": stats.accuracy, "rate": rate}
 
     def model(self) -> nn.Module:
-        """A copy in evaluation mode, batch norm by its running averages."""
+        """Return a copy in evaluation mode, in which batch norm uses its running averages."""
         return self._fleet.model(0)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What it needs to go on."""
+        """Return the tensors of a checkpoint."""
         return self._fleet.tensors(0)
 
     def extra(self) -> dict[str, Any]:
-        """The numbers among it."""
+        """Return the numbers of a checkpoint."""
         return {"epoch": self.epoch}
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint."""
         self._fleet.load(0, checkpoint.tensors, int(checkpoint.extra["epoch"]))
 
 
-COURSES: Mapping[Network, Callable[[Config, int], Course]] = {"vgg": VGGCourse, "mlp": MLPCourse}
+TRAININGS: Mapping[Network, Callable[[Config, int], Training]] = {
+    "vgg": VGGTraining,
+    "mlp": MLPTraining,
+}
 
 
 def train(
     report: Callable[..., None], folder: Path, config: Config, network: Network, seed: int
 ) -> None:
-    """Make the run, go on with it where it stopped, or leave it as it is if it is finished."""
+    """Train a network, or continue an unfinished run; a finished run stays unchanged."""
     described, epochs = config.described(network), config.epochs(network)
     with one_thread(), open_run(folder, kind=KIND, config=described, seed=seed) as run:
         if run.finished:
             return
-        course = COURSES[network](config, seed)
+        training = TRAININGS[network](config, seed)
         checkpoint = run.resume_latest()
         interpolated = checkpoint is not None and bool(checkpoint.extra["interpolated"])
         if checkpoint is not None:
-            course.load(checkpoint)
-        while course.epoch < epochs:
-            stats = course.train_epoch()
-            epoch, model = course.epoch, course.model()
-            place = {"step": epoch, "epoch": epoch}
-            run.append({"kind": EPOCH, **place, **stats})
-            if not interpolated and interpolates(model, course.data.train):
+            training.load(checkpoint)
+        while training.epoch < epochs:
+            stats = training.train_epoch()
+            epoch, model = training.epoch, training.model()
+            position = {"step": epoch, "epoch": epoch}
+            run.append({"kind": EPOCH, **position, **stats})
+            if not interpolated and interpolates(model, training.data.train):
                 interpolated = True
-                run.append({"kind": MOMENT, **place, MOMENT: BEFORE, **look(course, config, seed)})
+                moment = {**position, MOMENT: BEFORE, **measure_moment(training, config, seed)}
+                run.append({"kind": MOMENT, **moment})
             if epoch == epochs:
-                run.append({"kind": MOMENT, **place, MOMENT: AFTER, **look(course, config, seed)})
+                moment = {**position, MOMENT: AFTER, **measure_moment(training, config, seed)}
+                run.append({"kind": MOMENT, **moment})
             if epoch % CHECKPOINT_EVERY == 0 or epoch == epochs:
-                extra = {**course.extra(), "interpolated": interpolated}
-                run.checkpoint(epoch, course.tensors(), extra)
+                extra = {**training.extra(), "interpolated": interpolated}
+                run.checkpoint(epoch, training.tensors(), extra)
             run.beat(step=epoch, total=epochs)
             report(epoch, epochs)
         run.finish(epochs=epochs)
 
 
 def read_rows(folder: Path, network: Network) -> list[dict[str, Any]]:
-    """The moments of a run, from its journal."""
+    """Read the moments of a run from its journal."""
     view = read_run(folder)
     return [
         {"network": network, "seed": view.manifest.seed}
@@ -271,60 +279,61 @@ def read_rows(folder: Path, network: Network) -> list[dict[str, Any]]:
 
 
 def interpolates(model: nn.Module, samples: Samples) -> bool:
-    """Whether every sample is classified correctly; stops at the first that is not."""
+    """Whether every sample is classified correctly; stops at the first wrong chunk."""
     with torch.no_grad():
         return all(
             bool((logit_gaps(model(inputs), labels) > 0).all())
-            for inputs, labels in _parts(samples)
+            for inputs, labels in _chunks(samples)
         )
 
 
-def look(course: Course, config: Config, seed: int) -> dict[str, Any]:
-    """Collapse on the training data, and everything on the test data."""
-    model, (train, test, box) = course.model(), course.data
-    seen = measure(model, list(_parts(train))).last
-    found, classes = seen.to_row(), seen.num_classes
-    # ji2022, Lemma 3.1 for the best split of the norms: every margin at collapse.
-    largest = found["alpha"] * found["beta"] * classes / (classes - 1)
-    nearest, gaps = SecondPass(seen.moments), []
+def measure_moment(training: Training, config: Config, seed: int) -> dict[str, Any]:
+    """Measure collapse on the training data, and margins and robustness on the test data."""
+    model, (train, test, box) = training.model(), training.data
+    collapse = measure(model, list(_chunks(train))).last
+    row, classes = collapse.to_row(), collapse.num_classes
+    # ji2022, Lemma 3.1 for the best split of the norms: the margin at collapse.
+    largest = row["alpha"] * row["beta"] * classes / (classes - 1)
+    nearest, gaps = SecondPass(collapse.moments), []
     with torch.no_grad():
-        for inputs, labels in _parts(test):
+        for inputs, labels in _chunks(test):
             features, logits = _forward(model, inputs)
             gaps.append(logit_gaps(logits, labels))
             nearest.update(features, labels, logits.argmax(1))
     margins = torch.cat(gaps).double()
-    moved = test.inputs[: config.perturbed], test.labels[: config.perturbed]
+    perturbed = test.inputs[: config.perturbed], test.labels[: config.perturbed]
     return {
-        **{name: found[name] for name in TRAINED},
-        "margin": found["margin"] / largest,
+        **{name: row[name] for name in TRAINED},
+        "margin": row["margin"] / largest,
         "test_accuracy": float((margins > 0).double().mean()),
         "test_margins": (margins / largest).quantile(torch.tensor(QUANTILES).double()).tolist(),
         "test_agreement": nc4_agreement(nearest),
         "test_centre_accuracy": nc4_ncc_accuracy(nearest),
         "attacked": [
-            attacked_accuracy(model, *moved, radius=radius, steps=config.steps, box=box)
+            attacked_accuracy(model, *perturbed, radius=radius, steps=config.steps, box=box)
             for radius in config.radii
         ],
         "noisy": [
-            noisy_accuracy(model, *moved, size=size, seed=seed, box=box) for size in config.noises
+            noisy_accuracy(model, *perturbed, size=size, seed=seed, box=box)
+            for size in config.noises
         ],
     }
 
 
 def _forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """What the classifier reads, and what it says."""
+    """Return the inputs of the classifier and the logits."""
     assert isinstance(model, VGG13 | MLP)
-    found = model.features(inputs)
-    features = found if isinstance(found, Tensor) else found[-1]
+    hidden = model.features(inputs)
+    features = hidden if isinstance(hidden, Tensor) else hidden[-1]
     return features, model.classifier(features)
 
 
-def _parts(samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
-    return zip(samples.inputs.split(PART), samples.labels.split(PART), strict=True)
+def _chunks(samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(samples.inputs.split(CHUNK), samples.labels.split(CHUNK), strict=True)
 
 
 def _mixed_subset(labels: Tensor, size: int, seed: int) -> Tensor:
-    """Equally many of each class, in a random order: the first so many are no class's own."""
+    """Choose equally many samples of each class, in random order."""
     chosen = fashion_mnist.balanced_subset(labels, size=size, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     return chosen[torch.randperm(len(chosen), generator=generator)]

@@ -1,7 +1,7 @@
-"""The tour: what the metrics say of four known cases, from exact collapse to none.
+"""Tour of the metrics on four known cases, from exact collapse to none.
 
-An exact simplex, one with noise, features without any structure and a small network that was
-trained are measured side by side; what the tables should say of the first is known by hand.
+The cases are an exact simplex, a simplex with noise, random features and a small trained network.
+The metrics of the exact simplex are known by hand.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from nclab.figures.picture import Picture
 from nclab.measurement import measure, measure_features
 from nclab.measurement.display import layer_table, metric_table
 from nclab.metrics import simplex_etf
-from nclab_papers.shared.small_network import NetworkConfig, train_perfectly
+from nclab_papers.shared.small_classifier import NetworkConfig, train_perfectly
 
 NAME = "tour"
 
@@ -27,9 +27,9 @@ class Config:
     """Sizes of the tour."""
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    """The classifier; the three clouds have its classes, samples and width."""
+    """Settings of the classifier; the other cases have its classes, samples and width."""
     noise: float = 1e-3
-    """Spread of the nearly collapsed cloud, relative to the norm of its means."""
+    """Standard deviation of nearly collapsed features, relative to the norm of their means."""
 
 
 PRESETS = {
@@ -41,16 +41,16 @@ PRESETS = {
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Measure an exact simplex ETF, a nearly collapsed cloud, a random one and a classifier.
+    """Measure an exact simplex ETF, a nearly collapsed one, random features and a classifier.
 
-    One seed is enough: the first is used.
+    Only the first seed is used.
     """
     with one_thread():
         return _tour(config, seeds[0])
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Any]:
-    """Four cases side by side, and every layer of the classifier."""
+    """Return the metrics of the four cases, and of every layer of the classifier."""
     return [
         "Four cases, from exact collapse to none:",
         metric_table(list(numbers["cases"].values()), titles=list(numbers["cases"])),
@@ -61,26 +61,29 @@ def tables(numbers: Mapping[str, Any]) -> list[Any]:
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """The tour is told in tables."""
+    """Return no picture; the tour consists of tables."""
     return []
 
 
 def _tour(config: Config, seed: int) -> dict[str, Any]:
+    """Measure all cases in one thread."""
     network = config.network
     generator = torch.Generator().manual_seed(seed)
     etf = simplex_etf(network.num_classes, network.width, generator=generator)
     labels = torch.arange(network.samples) % network.num_classes
     shape = (network.samples, network.width)
     spread = torch.randn(*shape, generator=generator, dtype=torch.float64)
-    stray = torch.randn(etf.shape, generator=generator, dtype=torch.float64)
+    weight_noise = torch.randn(etf.shape, generator=generator, dtype=torch.float64)
     size = config.noise / network.width**0.5
     model, samples = train_perfectly(network, generator)
     report = measure(model, [tuple(samples)], layers="all")
-    near = measure_features(etf[labels] + size * spread, labels, weight=etf + size * stray)
+    nearly_collapsed = measure_features(
+        etf[labels] + size * spread, labels, weight=etf + size * weight_noise
+    )
     cases = {
         "exact ETF": measure_features(etf[labels], labels, weight=etf),
-        "nearly collapsed": near,
-        "random cloud": measure_features(spread, labels, weight=stray),
+        "nearly collapsed": nearly_collapsed,
+        "random cloud": measure_features(spread, labels, weight=weight_noise),
         "trained classifier": report.last,
     }
     return {

@@ -28,7 +28,7 @@ from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import g
 from nclab.theory.worst_case import worst_inter, worst_intra
 from nclab_papers.pan2023.networks import COSINE_MARGIN
-from nclab_papers.shared.small_network import NetworkConfig, train
+from nclab_papers.shared.small_classifier import NetworkConfig, train
 
 Array = NDArray[np.float64]
 

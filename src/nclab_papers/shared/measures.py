@@ -1,4 +1,4 @@
-"""What stays of a network in a study: collapse of its last layer, centred and raw."""
+"""Metrics of the last layer that studies keep of a network, centred and raw."""
 
 import math
 
@@ -20,51 +20,51 @@ from nclab.training.models.mlp import MLP
 from nclab.training.sweep import Row, TrainedNetwork
 
 DIGITS = 6
-"""Significant digits that are kept."""
+"""Number of significant digits of a kept metric."""
 
 
 class LastLayer:
-    """Features, logits, classifier and moments of the last layer, one forward pass."""
+    """Features, logits, classifier and class moments of the last layer, from one forward pass."""
 
     def __init__(self, ended: TrainedNetwork) -> None:
         self.features, self.logits = read(ended.model, ended.train.inputs)
         self.labels = ended.train.labels
         self.weight = ended.model.classifier.weight.detach().double()
         if not (self.features.isfinite().all() and self.logits.isfinite().all()):
-            raise DataError("Expected finite features, got nan or infinity.")
+            raise DataError("Expected finite features and logits, got nan or infinity.")
         self.moments = ClassMoments(len(self.weight), self.features.shape[1])
         self.moments.update(self.features, self.labels)
 
     @property
     def accuracy(self) -> float:
-        """Of the training samples."""
+        """Accuracy on the training samples."""
         return float((self.logits.argmax(1) == self.labels).double().mean())
 
     @property
     def decays(self) -> tuple[float, float]:
-        """(1, |W|^2/|H|^2): weight decay of classifier and features at an optimum, up to a factor.
+        """Weight decays (1, |W|^2/|H|^2) of classifier and features at an optimum, up to a factor.
 
-        Features have no weight decay of their own. At an optimum of the layer-peeled model both
-        penalties are equal, from which that of the features follows.
+        Training puts no weight decay on features. At an optimum of the layer-peeled model both
+        penalties are equal, which determines the effective weight decay of the features.
         """
         features = float(self.features.double().square().sum())
         return 1.0, float(self.weight.square().sum()) / features if features else math.inf
 
 
 def read(model: MLP, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Features that the classifier reads, and the logits, in float64."""
+    """Return the inputs of the classifier, and the logits in float64."""
     with torch.no_grad():
         features = model.features(inputs)[-1]
         return features, model.classifier(features).double()
 
 
 def collapse(ended: TrainedNetwork) -> Row:
-    """Accuracy, loss, NC0 and the centred and raw forms of NC1, NC2, NC3."""
+    """Return accuracy, loss, NC0 and the centred and raw forms of NC1, NC2, NC3."""
     return collapse_of(LastLayer(ended))
 
 
 def collapse_of(last: LastLayer) -> Row:
-    """The same of a layer that was read. What does not exist is None."""
+    """Return the metrics of a last layer as `collapse` does; None for undefined metrics."""
     moments, W = last.moments, last.weight
     numbers = {
         "accuracy": last.accuracy,
@@ -81,19 +81,19 @@ def collapse_of(last: LastLayer) -> Row:
 
 
 def raw_nc1(moments: ClassMoments) -> float:
-    """Variance within classes over the mean squared norm of class means that are not centred."""
+    """Return the within-class variance over the mean squared norm of uncentred class means."""
     means = float(moments.means.square().sum()) / moments.num_classes
     return within_trace(moments) / means if means else math.nan
 
 
 def raw_nc3(moments: ClassMoments, weight: Tensor) -> float:
-    """Distance of the classifier from class means that are not centred, both of unit norm."""
+    """Return the distance of the classifier from uncentred class means, both of unit norm."""
     rows, means = weight.double(), moments.means
     return float((rows / rows.norm() - means / means.norm()).norm())
 
 
 def rounded(value: float | None) -> float | None:
-    """A number with few digits, for a table of many; None where there is none.
+    """Round a number to `DIGITS` significant digits; None for nan, infinity and None.
 
     >>> rounded(0.123456789), rounded(float("nan"))
     (0.123457, None)

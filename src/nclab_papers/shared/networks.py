@@ -1,4 +1,4 @@
-"""The networks of the studies of the field: small enough that two cores train 10,000 in an hour."""
+"""Networks of the studies, so small that two cores train 10,000 of them in an hour."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,26 +13,27 @@ from nclab.training.sweep import SweepConfig
 
 FieldData = Literal["teacher", "fashion"]
 COMPONENTS = 64
-"""Of FashionMNIST: its first principal components."""
+"""Number of principal components of FashionMNIST that are used as inputs."""
 MILESTONES = (1 / 3, 2 / 3)
-"""The rate is divided by ten after each."""
+"""Shares of the training after which the learning rate is divided by ten."""
 
 
 @dataclass(frozen=True)
 class FieldNetworks:
-    """What all networks of a study have in common; a seed draws data, start and batches."""
+    """Settings that all networks of a study share; a seed fixes data, weights and batches."""
 
     width: int = 64
     layers: int = 6
     samples: int = 2000
-    """To train on; of FashionMNIST the largest number below that the classes divide."""
+    """Number of training samples; for FashionMNIST rounded down to a multiple of the classes."""
     epochs: int = 80
     batch: int = 128
     workers: int | None = None
-    """Processes, one a core by default; 0 trains in this one. The numbers do not depend on it."""
+    """Number of processes; by default one per core, 0 trains in this process. The numbers do not
+    depend on it."""
     source: bool = False
-    """Whether these are networks of the source itself. Ours are not, so that its sentences about
-    its own networks stay open."""
+    """Whether these are the networks of the source. If not, its statements about its networks stay
+    open."""
 
     def config(
         self,
@@ -44,12 +45,17 @@ class FieldNetworks:
         held_out: bool = False,
         **recipe: Any,
     ) -> SweepConfig:
-        """One fleet: all weight decays of one seed. Held out are as many samples as are trained."""
+        """Return the sweep of all weight decays of one seed.
+
+        Args:
+            held_out: draw as many test samples as training samples.
+            recipe: further fields of the training recipe.
+        """
         samples = self.samples * (2 if held_out else 1)
         source: Teacher | FashionMNIST = Teacher(classes=classes, samples=samples, seed=seed)
         if data == "fashion":
-            whole = samples - samples % (classes * (2 if held_out else 1))
-            source = fashion(whole, classes=classes, seed=seed)
+            divisible = samples - samples % (classes * (2 if held_out else 1))
+            source = fashion(divisible, classes=classes, seed=seed)
         share = 0.5 if held_out else 0.0
         selection = SampleSelection(test_share=share, selection_seed=seed if held_out else 0)
         return self.of(source, selection, seed=seed, weight_decays=weight_decays, **recipe)
@@ -63,7 +69,7 @@ class FieldNetworks:
         weight_decays: Sequence[float],
         **recipe: Any,
     ) -> SweepConfig:
-        """One fleet on some selection of some data."""
+        """Return the sweep of all weight decays of one seed on a selection of the given data."""
         return SweepConfig(
             data=data,
             selection=selection,
@@ -79,7 +85,7 @@ class FieldNetworks:
 
     @property
     def size(self) -> str:
-        """In a few words."""
+        """Size of the networks in a few words."""
         return (
             f"{self.layers} layers of width {self.width}, {self.samples} samples, "
             f"{self.epochs} epochs"
@@ -87,5 +93,5 @@ class FieldNetworks:
 
 
 def fashion(samples: int, *, classes: int, seed: int) -> FashionMNIST:
-    """The first classes of FashionMNIST by their first principal components."""
+    """Return the first classes of FashionMNIST, projected onto principal components."""
     return FashionMNIST(samples=samples, components=COMPONENTS, classes=classes, seed=seed)

@@ -1,7 +1,8 @@
-"""Rows of a study: kept as columns, compared cell by cell, one value for each seed.
+"""Rows of a study: storage as columns, and comparison of arms cell by cell.
 
-A network counts if its training accuracy is at least 0.99. A comparison takes the cells of the
-design in which all its arms count, and averages over them, so that arms differ in nothing else.
+A cell is a combination of settings other than the compared one. A network counts if its training
+accuracy is at least 0.99. A comparison uses the cells in which all arms count and averages over
+them, so that the arms differ only in the compared setting.
 """
 
 import math
@@ -16,15 +17,15 @@ from nclab.claims.judging import Part
 from nclab.claims.tables import Row
 
 COUNTS = 0.99
-"""Training accuracy from which on a network counts."""
+"""Smallest training accuracy of a network that counts."""
 SMALLEST = 1e-30
-"""Logarithms of less are those of this."""
+"""Lower limit of values before taking logarithms."""
 BySeed = dict[int, float]
 Value = Callable[[Row], float]
 
 
 def as_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Rows as lists by column, a third of the size in a file.
+    """Store rows as lists by column, which takes a third of the space in a file.
 
     >>> as_columns([{"seed": 0, "nc1": 0.5}, {"seed": 1}])
     {'seed': [0, 1], 'nc1': [0.5, None]}
@@ -34,22 +35,22 @@ def as_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 
 def as_rows(numbers: Numbers) -> list[Row]:
-    """The networks of an experiment as rows again.
+    """Return the networks of an experiment as rows.
 
     >>> as_rows({"networks": {"seed": [0, 1], "nc1": [0.5, None]}})
     [{'seed': 0, 'nc1': 0.5}, {'seed': 1, 'nc1': None}]
     """
     columns = numbers["networks"]
-    return [dict(zip(columns, one, strict=True)) for one in zip(*columns.values(), strict=True)]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def counts(row: Row) -> bool:
-    """Whether a network is compared at all."""
+    """Whether a network counts in comparisons."""
     return row["accuracy"] is not None and float(row["accuracy"]) >= COUNTS
 
 
 def log10(name: str) -> Value:
-    """The logarithm of a column."""
+    """Return a function that reads the base 10 logarithm of a column."""
     return lambda row: math.log10(max(float(row[name]), SMALLEST))
 
 
@@ -70,23 +71,23 @@ def optional(value: Value) -> Callable[[Row], float | None]:
 
 
 def plain(name: str) -> Value:
-    """A column as it is."""
+    """Return a function that reads a column."""
     return lambda row: float(row[name])
 
 
 def having(rows: Iterable[Row], **match: Any) -> list[Row]:
-    """The rows with these values of their columns; a tuple or list allows any of its values."""
-    wanted = {
+    """Return the rows with the given values of columns; a tuple or list permits several values."""
+    allowed = {
         name: value if isinstance(value, tuple | list) else (value,)
         for name, value in match.items()
     }
-    return [row for row in rows if all(row[name] in own for name, own in wanted.items())]
+    return [row for row in rows if all(row[name] in values for name, values in allowed.items())]
 
 
 def together(rows: Sequence[Row], arm: str, *keys: str) -> list[Row]:
-    """The rows of cells in which all arms count: what pictures may show beside each other.
+    """Return the rows of cells in which all arms count, which a picture may compare.
 
-    An arm of which no network counts anywhere is left out.
+    An arm without any network that counts is ignored.
 
     >>> rows = [{"arm": a, "seed": s, "accuracy": v} for a, s, v in
     ...         (("a", 0, 1.0), ("b", 0, 1.0), ("a", 1, 1.0), ("b", 1, 0.5), ("c", 0, 0.5))]
@@ -94,55 +95,57 @@ def together(rows: Sequence[Row], arm: str, *keys: str) -> list[Row]:
     [('a', 0), ('b', 0)]
     """
     arms = {row[arm] for row in rows if counts(row)}
-    found: dict[tuple[Any, ...], set[Any]] = {}
+    arms_by_cell: dict[tuple[Any, ...], set[Any]] = {}
     for row in rows:
         if counts(row):
-            found.setdefault((row["seed"], *(row[key] for key in keys)), set()).add(row[arm])
+            arms_by_cell.setdefault((row["seed"], *(row[key] for key in keys)), set()).add(row[arm])
     return [
         row
         for row in rows
-        if counts(row) and found.get((row["seed"], *(row[key] for key in keys))) == arms
+        if counts(row) and arms_by_cell.get((row["seed"], *(row[key] for key in keys))) == arms
     ]
 
 
 def by_cell(rows: Iterable[Row], value: Value, *keys: str) -> dict[tuple[Any, ...], float]:
-    """The value of every network that counts and has one, by seed and the other keys.
+    """Return the value of every network that counts, by seed and the other keys.
+
+    Networks without a value are left out.
 
     >>> by_cell([{"seed": 0, "rate": 1, "v": 2.0, "accuracy": 1.0}] * 2, plain("v"), "rate")
     Traceback (most recent call last):
     ...
-    ValueError: Expected one network for every seed, rate; got two at (0, 1).
+    ValueError: Expected one network per seed, rate; got two at (0, 1).
     """
-    found: dict[tuple[Any, ...], float] = {}
+    cells: dict[tuple[Any, ...], float] = {}
     for row in rows:
         if counts(row):
             cell = (int(row["seed"]), *(row[key] for key in keys))
-            if cell in found:
+            if cell in cells:
                 names = ", ".join(("seed", *keys))
-                raise ValueError(f"Expected one network for every {names}; got two at {cell}.")
+                raise ValueError(f"Expected one network per {names}; got two at {cell}.")
             try:
-                found[cell] = value(row)
-            except TypeError:  # a number that does not exist is None
+                cells[cell] = value(row)
+            except TypeError:  # the number is None
                 continue
-    return found
+    return cells
 
 
 def averaged(cells: Mapping[tuple[Any, ...], float]) -> BySeed:
-    """The mean over the cells of each seed, which comes first in their keys.
+    """Return the mean over the cells of each seed; the seed comes first in the keys.
 
     >>> averaged({(0, "a"): 1.0, (0, "b"): 3.0, (1, "a"): 5.0})
     {0: 2.0, 1: 5.0}
     """
-    found: dict[int, list[float]] = {}
+    seeds: dict[int, list[float]] = {}
     for key in sorted(cells, key=repr):
-        found.setdefault(int(key[0]), []).append(cells[key])
-    return {seed: fmean(values) for seed, values in sorted(found.items())}
+        seeds.setdefault(int(key[0]), []).append(cells[key])
+    return {seed: fmean(values) for seed, values in sorted(seeds.items())}
 
 
 def differences(
     left: Mapping[tuple[Any, ...], float], right: Mapping[tuple[Any, ...], float]
 ) -> BySeed:
-    """By seed, the mean of left minus right over the cells that both have.
+    """Return by seed the mean of left - right over the cells that both have.
 
     >>> differences({(0, 4): 3.0, (0, 5): 9.0, (1, 4): 2.0}, {(0, 4): 1.0, (1, 4): 1.5})
     {0: 2.0, 1: 0.5}
@@ -153,44 +156,47 @@ def differences(
 def slopes(
     rows: Iterable[Row], value: Value, *, along: str, at: Sequence[float], keys: Sequence[str]
 ) -> BySeed:
-    """By seed, the mean slope per decade of a column, over the cells that count at all its values.
+    """Return by seed the mean slope of a value per decade of a column.
+
+    The mean is over the cells whose networks count at all values `at` of the column `along`.
 
     >>> rows = [{"seed": 0, "rate": 1, "decay": d, "v": v, "accuracy": 1.0}
     ...         for d, v in ((0.1, 2.0), (1.0, 5.0))]
-    >>> found = slopes(rows, plain("v"), along="decay", at=(0.1, 1.0), keys=("rate",))
-    >>> {seed: round(slope, 9) for seed, slope in found.items()}
+    >>> by_seed = slopes(rows, plain("v"), along="decay", at=(0.1, 1.0), keys=("rate",))
+    >>> {seed: round(slope, 9) for seed, slope in by_seed.items()}
     {0: 3.0}
     """
     cells = by_cell(having(rows, **{along: tuple(at)}), value, *keys, along)
-    lines: dict[tuple[Any, ...], dict[float, float]] = {}
-    for (*place, where), number in cells.items():
-        lines.setdefault(tuple(place), {})[where] = number
-    decades = [math.log10(one) for one in at]
-    found = {
-        place: float(np.polyfit(decades, [line[one] for one in at], 1)[0])
-        for place, line in lines.items()
-        if len(line) == len(at) > 1
+    curves: dict[tuple[Any, ...], dict[float, float]] = {}
+    for (*cell, position), number in cells.items():
+        curves.setdefault(tuple(cell), {})[position] = number
+    decades = [math.log10(position) for position in at]
+    slopes_by_cell = {
+        cell: float(np.polyfit(decades, [curve[position] for position in at], 1)[0])
+        for cell, curve in curves.items()
+        if len(curve) == len(at) > 1
     }
-    return averaged(found)
+    return averaged(slopes_by_cell)
 
 
 def signed(values: BySeed, sign: float, plus: float = 0.0) -> BySeed:
-    """plus + sign * value, for each seed."""
+    """Return plus + sign * value for each seed."""
     return {seed: plus + sign * value for seed, value in values.items()}
 
 
-def within(what: str, values: BySeed, reach: float) -> list[Part]:
-    """Two parts: a difference is below and above minus a reach."""
+def within(name: str, values: BySeed, reach: float) -> list[Part]:
+    """Return two parts: a difference is below `reach`, and above `-reach`."""
     return [
-        Part(f"{what}, below {reach:g}", signed(values, -1, reach)),
-        Part(f"{what}, above −{reach:g}", signed(values, 1, reach)),
+        Part(f"{name}, below {reach:g}", signed(values, -1, reach)),
+        Part(f"{name}, above −{reach:g}", signed(values, 1, reach)),
     ]
 
 
 def of_the_source(found: Finding, numbers: Numbers, *, universal: bool = False) -> Finding:
-    """A sentence about a source's networks stays open where they are not those that were trained.
+    """Return an open verdict if a claim is about other networks than those trained here.
 
-    A universal one ("cannot") is contradicted by any network.
+    Args:
+        universal: the claim is about all networks ("cannot"), so any network may contradict it.
     """
     if numbers["config"]["networks"]["source"] or found.verdict is Verdict.OPEN:
         return found

@@ -1,4 +1,4 @@
-"""What every study of trained networks does: train its fleets, keep rows, draw lines over seeds."""
+"""Steps that every study shares: train its networks and assemble its numbers."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -23,9 +23,12 @@ def trained(
     out: Path,
     engine: Engine,
 ) -> list[Row]:
-    """A row for every network: its place in the design, and what was measured.
+    """Train the networks that `out` lacks; return one row per network with setting and metrics.
 
-    Trains what is not below `out` yet. A network that diverged has no accuracy.
+    The accuracy of a diverged network is None.
+
+    Args:
+        fleets: pairs of a setting, which becomes part of the rows, and a sweep.
     """
     found = train_rows(
         [fleet for _, fleet in fleets],
@@ -42,7 +45,7 @@ def trained(
 
 
 def numbers_of(config: Any, seeds: Sequence[int], rows: Sequence[Row]) -> dict[str, Any]:
-    """The numbers of a study with such a config, whose networks are kept as columns."""
+    """Return the numbers of a study; the rows of its networks are stored as columns."""
     return {
         "config": {**asdict(config), "seeds": list(seeds)},
         "seeds": list(seeds),

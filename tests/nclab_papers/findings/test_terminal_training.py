@@ -12,10 +12,10 @@ from nclab_papers.findings import terminal_training
 from nclab_papers.findings.terminal_training import (
     QUANTILES,
     Config,
-    MLPCourse,
-    VGGCourse,
+    MLPTraining,
+    VGGTraining,
     interpolates,
-    look,
+    measure_moment,
     read_rows,
     train,
 )
@@ -44,12 +44,12 @@ def test_both_moments_are_there_and_the_first_is_that_of_interpolation(tmp_path:
     assert first["accuracy"] == 1
     assert first["margin"] > 0
     assert 1 < first["epoch"] < last["epoch"] == 40
-    course = MLPCourse(TINY, 0)
+    course = MLPTraining(TINY, 0)
     for _ in range(first["epoch"] - 1):
         course.train_epoch()
     assert not interpolates(course.model(), course.data.train)
     course.train_epoch()
-    again = look(course, TINY, 0)
+    again = measure_moment(course, TINY, 0)
     assert {name: first[name] for name in again} == again
     train(nothing, tmp_path / "run", TINY, "mlp", 0)  # finished: left as it is
     assert read_rows(tmp_path / "run", "mlp") == rows
@@ -77,10 +77,10 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(
 
 
 def test_a_moment_is_what_slow_formulas_say() -> None:
-    course = MLPCourse(TINY, 2)
+    course = MLPTraining(TINY, 2)
     for _ in range(5):
         course.train_epoch()
-    found, model = look(course, TINY, 2), course.model()
+    found, model = measure_moment(course, TINY, 2), course.model()
     train_data, test, _ = course.data
     assert isinstance(model, MLP)
     with torch.no_grad():
@@ -107,7 +107,7 @@ def test_a_moment_is_what_slow_formulas_say() -> None:
 
 
 def test_test_data_are_fresh_and_of_the_same_teacher() -> None:
-    course = MLPCourse(TINY, 0)
+    course = MLPTraining(TINY, 0)
     train_data, test, _ = course.data
     assert (len(train_data), len(test)) == (60, 40)
     assert torch.cdist(train_data.inputs, test.inputs).min() > 0
@@ -116,7 +116,7 @@ def test_test_data_are_fresh_and_of_the_same_teacher() -> None:
 
 @pytest.mark.usefixtures("small")
 def test_images_are_tested_on_other_images_that_stay_in_their_frame() -> None:
-    course = VGGCourse(TINY, 0)
+    course = VGGTraining(TINY, 0)
     test, box = course.data.test, course.data.box
     assert test.labels.bincount().tolist() == [4] * 10
     assert test.labels[:20].tolist() != sorted(test.labels[:20].tolist())

@@ -12,7 +12,7 @@ from nclab.claims.pictures import write_results
 from nclab.figures.matplotlib_renderer import draw, save
 from nclab_papers.pan2023 import attacks, guarantees
 from nclab_papers.pan2023.guarantees import Config, guarantees_picture
-from nclab_papers.shared.small_network import NetworkConfig
+from nclab_papers.shared.small_classifier import NetworkConfig
 from tests.nclab_papers.pan2023.tiny import panel
 
 TINY = Config(

@@ -48,5 +48,5 @@ def test_norms_stand_beside_the_optimum() -> None:
     assert set(alpha.series[1].y) == {3.0}
     assert panel(picture, 2).series[0].y[0] == 8.0 * 2.5
     assert panel(picture, 3).y_scale == "log"
-    assert panel(picture, 3).series[2].y[0] == pytest.approx(0.1 * 0.5e-4)
+    assert panel(picture, 3).series[1].y[0] == pytest.approx(0.1 * 0.5e-4)
     assert panel(picture, 4).series[0].y[0] == pytest.approx(1 / 9)

@@ -1,4 +1,4 @@
-"""A small batch-normalised network that trains in seconds, for experiments that need a real one."""
+"""A small classifier with batch norm that trains in seconds."""
 
 from dataclasses import dataclass
 
@@ -13,37 +13,37 @@ from nclab.training.models.mlp import MLP, Shape
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """Data, network and training."""
+    """Settings of data, network and training."""
 
     num_classes: int = 4
-    """A power of two: the classes are the cones that log2 C random planes cut out."""
+    """Number of classes, a power of two: the cones between log2 C random planes."""
     inputs: int = 16
     """Dimension of the inputs."""
     width: int = 64
     """Width of the hidden layers."""
     depth: int = 3
-    """Hidden layers, each linear, ReLU, batch norm with scale and bias."""
+    """Number of hidden layers; each consists of a linear map, ReLU and affine batch norm."""
     samples: int = 2000
-    """Training samples."""
+    """Number of training samples."""
     epochs: int = 100
-    """Training stops here."""
+    """Number of training epochs."""
     weight_decay: float = 5e-3
-    """On every parameter, batch norm included: that is what makes the features collapse."""
+    """Weight decay of all parameters. It includes batch norm, which makes the features collapse."""
     rate: float = 0.1
-    """First learning rate of SGD with momentum 0.9 and a cosine schedule."""
+    """Initial learning rate of SGD with momentum 0.9 and a cosine schedule."""
     batch: int = 128
     """Batch size; the last batch is smaller."""
 
     @property
     def shape(self) -> Shape:
-        """The sizes of the network."""
+        """Sizes of the network."""
         return Shape(
             inputs=self.inputs, classes=self.num_classes, layers=self.depth + 1, width=self.width
         )
 
 
 def train_perfectly(config: NetworkConfig, generator: torch.Generator) -> tuple[nn.Module, Samples]:
-    """A network like that of `train`; one without accuracy 1 on its samples is refused."""
+    """Train a network as `train` does; raise if its training accuracy is below 1."""
     network, samples = train(config, generator)
     with torch.no_grad():
         accuracy = float((network(samples.inputs).argmax(1) == samples.labels).double().mean())
@@ -56,21 +56,21 @@ def train_perfectly(config: NetworkConfig, generator: torch.Generator) -> tuple[
 
 
 def train(config: NetworkConfig, generator: torch.Generator) -> tuple[nn.Module, Samples]:
-    """A network in evaluation mode and its samples, cones cut out by random planes.
+    """Train a network; return it in evaluation mode with its samples.
 
-    The same network for the same generator state.
+    The state of the generator determines the network.
     """
     inputs, targets = samples = cones(config, generator)
     model, _ = MLP.seeded(config.shape, seed=int(torch.randint(2**31, (), generator=generator)))
-    network = nn.Sequential(*model.hidden, model.classifier)  # layers named by their places
+    network = nn.Sequential(*model.hidden, model.classifier)  # names layers by index
     optimiser = torch.optim.SGD(
         network.parameters(), lr=config.rate, momentum=0.9, weight_decay=config.weight_decay
     )
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.epochs)
     for _ in track(range(config.epochs), f"training, weight decay {config.weight_decay:g}"):
         order = torch.randperm(config.samples, generator=generator)
-        for rows in order.split(config.batch):
-            loss = nn.functional.cross_entropy(network(inputs[rows]), targets[rows])
+        for batch in order.split(config.batch):
+            loss = nn.functional.cross_entropy(network(inputs[batch]), targets[batch])
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -79,7 +79,7 @@ def train(config: NetworkConfig, generator: torch.Generator) -> tuple[nn.Module,
 
 
 def cones(config: NetworkConfig, generator: torch.Generator) -> Samples:
-    """Normal inputs, labelled by their sides of log2 C random planes through the origin."""
+    """Draw normal inputs, labelled by their sides of log2 C random planes through the origin."""
     planes = (config.num_classes - 1).bit_length()
     inputs = torch.randn(config.samples, config.inputs, generator=generator)
     normals = torch.randn(config.inputs, planes, generator=generator)
