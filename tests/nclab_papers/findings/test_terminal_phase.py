@@ -43,7 +43,7 @@ def test_both_networks_are_trained_once_and_shown(
     monkeypatch.setattr(terminal_phase, "train", refuse)
     assert terminal_phase.run(TINY, seeds=(0, 1), out=tmp_path, engine=IN_PROCESS) == numbers
     assert "test accuracy" in as_text(for_terminal(terminal_phase.tables(numbers)[1]))
-    with pytest.raises(NclabError, match="different seeds"):
+    with pytest.raises(NclabError, match="no seed twice"):
         terminal_phase.run(TINY, seeds=(0, 0), out=tmp_path)
 
 
