@@ -1,8 +1,12 @@
 """`nclab runs`: one row per run, from the end of its journal."""
 
+import io
 import json
 from pathlib import Path
 
+import pytest
+
+from nclab.records import open_run
 from nclab.records.manifest import read_manifest
 from tests.cli.runner import call
 from tests.records.test_run import start
@@ -129,3 +133,31 @@ def test_links_that_are_not_followed_are_reported(tmp_path: Path) -> None:
     for name in ("one/checkpoints", "linked/manifest.json"):
         assert str(root / name) in done.err
         assert states[name] == "skipped"
+
+
+class Terminal(io.StringIO):
+    """A stream that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("command", ["runs", "export"])
+def test_escape_sequences_of_a_run_do_not_reach_the_terminal(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.cli.runner.io.StringIO", Terminal)
+    monkeypatch.setenv("TERM", "dumb")  # without colours, which are escape sequences
+    attack = "\x1b]0;title\x07\x1b[2J\x9b31m"
+    layer = {"layer": f"fc{attack}", "min_intra": 0.5}
+    with open_run(tmp_path / "one", kind=f"k{attack}", config={}, name=f"n{attack}") as run:
+        run.append({"kind": "measurement", "step": 1, "layers": [layer]})
+        run.fail(f"why{attack}")
+    (tmp_path / f"link{attack}").symlink_to("nowhere")
+    result = call(command, tmp_path)
+    assert result.code == 0
+    assert "nowhere" not in result.out
+    for stream in (result.out, result.err):
+        assert not any(character in stream for character in "\x1b\x07\x9b")
+    assert "\ufffd" in result.out
+    assert "\ufffd" in result.err

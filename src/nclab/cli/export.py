@@ -51,6 +51,7 @@ def command(
     from nclab.files import resolve_output
     from nclab.records.export import FORMATS, encoded, record_rows, write_rows
     from nclab.records.read import LeftOut
+    from nclab.text import printable
 
     check_runs_folder(folder)
     kinds = tuple(word.strip() for word in records.split(",") if word.strip())
@@ -62,7 +63,7 @@ def command(
     left_out: list[LeftOut] = []
     rows = record_rows(folder, kinds=kinds, left_out=left_out)
     for one in left_out:
-        typer.echo(f"nclab: {one.why}", err=True)
+        typer.echo(printable(f"nclab: {one.why}"), err=True)
     if not rows:
         raise DataError(f"Expected runs with records of {', '.join(kinds)} in {folder}, got none.")
     if out is not None:
@@ -72,7 +73,8 @@ def command(
     elif kind == "json":
         print_json(rows)
     else:
-        sys.stdout.write(encoded(rows, kind).decode())
+        text = encoded(rows, kind).decode()
+        sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
 
 
 def _format(out: Path | None, form: Format | None, as_json: bool, known: tuple[str, ...]) -> str:

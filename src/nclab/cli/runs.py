@@ -23,6 +23,7 @@ def command(folder: RunsArgument, as_json: JsonOption = False) -> None:
     """
     from nclab.records import find_runs, glance
     from nclab.records.read import LeftOut
+    from nclab.text import printable
 
     check_runs_folder(folder)
     left_out: list[LeftOut] = []
@@ -33,7 +34,7 @@ def command(folder: RunsArgument, as_json: JsonOption = False) -> None:
         except RecordError as error:  # it was readable a moment ago
             left_out.append(LeftOut(path, str(error)))
     for one in left_out:
-        typer.echo(f"nclab: {one.why}", err=True)
+        typer.echo(printable(f"nclab: {one.why}"), err=True)
     if as_json:
         print_json(rows)
     elif not rows:
@@ -105,7 +106,7 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from nclab.text import number
+    from nclab.text import number, printable
 
     any_problem = any(row["why"] or row["problem"] for row in rows)
     names = ["run", "kind", "state", "health", "progress", "epoch", "accuracy", "min intra"]
@@ -116,8 +117,8 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     for row in rows:
         progress = row["progress"]
         cells: list[Text | str] = [
-            Text(row["name"]),
-            Text(row["kind"]),
+            Text(printable(row["name"])),
+            Text(printable(row["kind"])),
             Text(row["state"], style=COLOURS[row["state"]]),
             Text(row["health"], style="red"),
             "–" if progress is None else f"{progress:.0%}",
@@ -126,5 +127,5 @@ def _table(rows: list[dict[str, Any]]) -> Any:
             number(row["min_intra"], near=1.0),
         ]
         why = "; ".join(str(row[name]) for name in ("why", "problem") if row[name])
-        table.add_row(*cells, *([Text(why)] if any_problem else []))
+        table.add_row(*cells, *([Text(printable(why))] if any_problem else []))
     return table

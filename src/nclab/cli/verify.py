@@ -99,10 +99,14 @@ def _table(results: "list[Verified]") -> Any:
     from rich.table import Table
     from rich.text import Text
 
+    from nclab.text import printable
+
     table = Table("file", "state", "result", "what to do", header_style="bold")
     for column in (table.columns[0], table.columns[2]):
         column.overflow = "fold"
     for result in results:
         state = Text(result.state, style=COLOURS[result.state])
-        table.add_row(Text(result.file), state, Text(result.found), Text(result.repair))
+        table.add_row(
+            Text(printable(result.file)), state, Text(printable(result.found)), Text(result.repair)
+        )
     return table
