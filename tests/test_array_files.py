@@ -22,14 +22,14 @@ def test_both_formats_round_trip(tmp_path: Path) -> None:
 
 
 class Trap:
-    """Would write a file if it were ever unpickled."""
+    """An object that writes a file when it is unpickled."""
 
     def __reduce__(self) -> tuple[object, tuple[str, str]]:
         return Path.write_text, ("trapped", "sprung")  # pragma: no cover
 
 
 def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
-    """Files that must be refused, with what the message must say."""
+    """Return files that must raise an error, with a pattern of its message."""
     (folder / "text.npz").write_text("hello")
     (folder / "text.safetensors").write_text("hello")
     (folder / "points.tsv").write_text("1,2")
@@ -47,14 +47,14 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     (folder / "torn.safetensors").write_bytes(torn[:200])
     names = {
         "text.npz": "is not one",
-        "text.safetensors": "is not one",
+        "text.safetensors": "is damaged",
         "points.tsv": "got points.tsv",
         "words.csv": "Cannot read .*words.csv",
         "empty.npz": "is not one",
         "pickled.npz": "pickled objects",
         "torn.npz": "is not one",
         "flipped.npz": "damaged",
-        "torn.safetensors": "is not one",
+        "torn.safetensors": "is damaged",
         "nothing.npz": "does not exist",
         ".": "got the folder",
     }

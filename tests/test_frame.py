@@ -1,4 +1,4 @@
-"""Tables of pandas: what they hold, and what is said where pandas is not installed."""
+"""pandas tables, and the error if pandas is not installed."""
 
 import sys
 from pathlib import Path
@@ -63,13 +63,13 @@ def test_theory_and_runs_have_frames(tmp_path: Path) -> None:
     assert "inter_cosine" not in row
 
 
-def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtra, match=r"needs pandas. Run `pip install nclab\[notebook\]`"):
         COLLAPSE.to_frame()
 
 
-def test_short_words_for_what_is_long(tmp_path: Path) -> None:
+def test_histories_and_trajectories_print_a_short_text(tmp_path: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
     monitor = nclab.Monitor(net, alarms=())
     assert repr(monitor.history) == "<History: nothing measured yet>"

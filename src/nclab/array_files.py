@@ -170,7 +170,7 @@ def _native(array: NDArray[Any]) -> NDArray[Any]:
 
 @contextlib.contextmanager
 def _readable(file: Path) -> Iterator[None]:
-    """Turn every error of numpy and zipfile on a damaged or hostile file into a DataError."""
+    """Turn every error of a library on a damaged or hostile file into a DataError."""
     try:
         yield
     except DataError:
@@ -204,17 +204,10 @@ def _read_safetensors(file: Path) -> Arrays:
 @contextlib.contextmanager
 def _open_safetensors(file: Path) -> Iterator[Any]:
     """Open a safetensors file; its errors become DataErrors."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
-        with safe_open(file, framework="pt") as archive:
-            yield archive
-    except SafetensorError as error:
-        raise DataError(f"Expected a safetensors file, but {file} is not one ({error}).") from error
-    except OSError as error:
-        raise DataError(f"Cannot read {file}: {error}.") from error
-    except MemoryError as error:
-        raise DataError(f"Cannot read {file}: its arrays do not fit into memory.") from error
+    with _readable(file), safe_open(file, framework="pt") as archive:
+        yield archive
 
 
 def check_precision(tensor: Any, source: object) -> Any:

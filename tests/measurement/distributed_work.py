@@ -1,4 +1,4 @@
-"""What every process of a torchrun does for `test_ranks.py`: the same work on its own part."""
+"""Work of every process of a torchrun for `test_distributed.py`, on its part of the data."""
 
 import json
 import os
@@ -20,9 +20,9 @@ from tests.clouds import Cloud, cloud
 Batches = list[tuple[Tensor, Tensor]]
 CLASSES, DIM = 11, 7
 LONELY = 3
-"""The class that only the first rank has."""
+"""Class whose samples only the first process has."""
 FEWEST = 7
-"""Samples of a class that is not too rare."""
+"""Smallest number of samples of a class that is not rare."""
 COLLECTIVES = (
     "all_gather",
     "all_reduce",
@@ -33,14 +33,14 @@ COLLECTIVES = (
 
 
 def data(offset: float = 3.0, noise: float = 0.5) -> Cloud:
-    """Clouds of unequal size; some rows are to be ignored."""
-    made = cloud(CLASSES, DIM, 12, balanced=False, offset=offset, noise=noise)
-    made.labels[::17] = -100
-    return made
+    """Return clouds of unequal size, with some rows to ignore."""
+    data_set = cloud(CLASSES, DIM, 12, balanced=False, offset=offset, noise=noise)
+    data_set.labels[::17] = -100
+    return data_set
 
 
 def shares(labels: Tensor, size: int, *, empty: bool) -> list[Tensor]:
-    """The rows of each rank: of very different numbers, the lonely class with the first alone.
+    """Return the rows of each process: unequal numbers, and one class in the first process only.
 
     With `empty` the last rank has none at all.
     """
@@ -51,34 +51,34 @@ def shares(labels: Tensor, size: int, *, empty: bool) -> list[Tensor]:
 
 
 def network() -> nn.Module:
-    """In float64, so that batches do not show in the numbers."""
+    """Return a network in float64, so that numbers do not depend on the batches."""
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(DIM, 16), nn.Tanh(), nn.Linear(16, 9), nn.Linear(9, CLASSES))
     return layers.double()
 
 
-def batches(rows: Tensor, made: Cloud, size: int = 10) -> Batches:
-    """Of some rows."""
-    return [(made.features[part], made.labels[part]) for part in rows.split(size)]
+def batches(rows: Tensor, data_set: Cloud, size: int = 10) -> Batches:
+    """Return some rows in batches."""
+    return [(data_set.features[part], data_set.labels[part]) for part in rows.split(size)]
 
 
-def moments(made: Cloud, rows: Tensor, **options: Any) -> ClassMoments:
-    """Of some rows, as they come."""
-    found = ClassMoments(CLASSES, DIM, scatter=True, **options)
-    for features, labels in batches(rows, made):
-        found.update(features, labels)
-    return found
+def moments(data_set: Cloud, rows: Tensor, **options: Any) -> ClassMoments:
+    """Return the moments of some rows."""
+    total = ClassMoments(CLASSES, DIM, scatter=True, **options)
+    for features, labels in batches(rows, data_set):
+        total.update(features, labels)
+    return total
 
 
-def numbers(found: ClassMoments) -> dict[str, Any]:
-    """All that moments tell."""
+def numbers(total: ClassMoments) -> dict[str, Any]:
+    """Return all numbers of moments."""
     names = ("counts", "zero_counts", "means", "unit_means", "variances", "within_scatter")
-    told = {name: getattr(found, name).flatten().tolist() for name in names}
-    return {**told, "seen": [found.ignored, found.rows_seen, found.unit]}
+    results = {name: getattr(total, name).flatten().tolist() for name in names}
+    return {**results, "seen": [total.ignored, total.rows_seen, total.unit]}
 
 
 def refusal(work: Callable[[], Any]) -> str:
-    """What is said instead of a result."""
+    """Return the message of the error that `work` raises."""
     try:
         work()
     except nclab.NclabError as error:
@@ -88,7 +88,7 @@ def refusal(work: Callable[[], Any]) -> str:
 
 @contextmanager
 def counted() -> Iterator[dict[str, int]]:
-    """How often each collective is called."""
+    """Count the calls of each collective operation."""
     calls = dict.fromkeys(COLLECTIVES, 0)
     before = {name: getattr(dist, name) for name in COLLECTIVES}
 
@@ -109,72 +109,72 @@ def counted() -> Iterator[dict[str, int]]:
 
 
 def work() -> dict[str, Any]:
-    """Everything that the tests ask about, in the order in which all ranks do it."""
+    """Return the results of all tests, computed in the same order in all processes."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    made, tight = data(), data(offset=1e6, noise=1e-4)
-    own = shares(made.labels, size, empty=True)[rank]
-    told: dict[str, Any] = {"rows": len(own)}
+    data_set, tight = data(), data(offset=1e6, noise=1e-4)
+    part_rows = shares(data_set.labels, size, empty=True)[rank]
+    results: dict[str, Any] = {"rows": len(part_rows)}
 
-    joined = moments(made, own)
+    joined = moments(data_set, part_rows)
     with counted() as calls:
         joined.all_reduce()
-    told["calls"] = sum(calls.values())
-    told["moments"] = numbers(joined)
-    close = moments(tight, own)
+    results["calls"] = sum(calls.values())
+    results["moments"] = numbers(joined)
+    close = moments(tight, part_rows)
     close.all_reduce()
-    told["tight"] = numbers(close)
+    results["tight"] = numbers(close)
 
-    logits, look = LogitStatistics(CLASSES), SecondPass(joined)
-    for rows, labels in batches(own, made):
-        predicted = logits.update(rows @ made.weight.T + made.bias, labels)
+    logits, second_pass = LogitStatistics(CLASSES), SecondPass(joined)
+    for rows, labels in batches(part_rows, data_set):
+        predicted = logits.update(rows @ data_set.weight.T + data_set.bias, labels)
         kept = labels != -100
-        look.update(rows[kept], labels[kept], predicted)
+        second_pass.update(rows[kept], labels[kept], predicted)
     logits.all_reduce()
-    look.all_reduce()
-    told["logits"] = {name: value.tolist() for name, value in logits.sums().items()}
-    told["look"] = {name: value.flatten().tolist() for name, value in look.sums().items()}
+    second_pass.all_reduce()
+    results["logits"] = {name: value.tolist() for name, value in logits.sums().items()}
+    results["look"] = {name: value.flatten().tolist() for name, value in second_pass.sums().items()}
 
     halves = [dist.new_group([0, 1]), dist.new_group(list(range(2, size)) or [0])]
-    pair = moments(made, own)
+    pair = moments(data_set, part_rows)
     if rank < 2:
         pair.all_reduce(halves[0])
-    told["pair"] = numbers(pair)["counts"] if rank < 2 else []
-    told["stranger"] = "" if rank < 2 else refusal(lambda: pair.all_reduce(halves[0]))
+    results["pair"] = numbers(pair)["counts"] if rank < 2 else []
+    results["stranger"] = "" if rank < 2 else refusal(lambda: pair.all_reduce(halves[0]))
     other = ClassMoments(CLASSES, DIM + (rank == 1))
-    told["unlike"] = refusal(other.all_reduce)
-    alone = SecondPass(moments(made, torch.arange(9 * rank, len(made.labels))))
-    told["other means"] = refusal(alone.all_reduce)
+    results["unlike"] = refusal(other.all_reduce)
+    alone = SecondPass(moments(data_set, torch.arange(9 * rank, len(data_set.labels))))
+    results["other means"] = refusal(alone.all_reduce)
 
-    part = shares(made.labels, size, empty=False)[rank]
-    loader, model = batches(part, made), network()
+    part = shares(data_set.labels, size, empty=False)[rank]
+    loader, model = batches(part, data_set), network()
     report = nclab.measure(model, loader, test=loader[:2], layers="all", metrics="all")
-    told["report"] = [layer.to_dict() for layer in report.layers]
+    results["report"] = [layer.to_dict() for layer in report.layers]
     assert report.test is not None
-    told["test"] = report.test.last.to_dict()
+    results["test"] = report.test.last.to_dict()
     rare = nclab.measure(model, loader, min_count=FEWEST, metrics="all")
-    told["rare"] = rare.last.to_dict()
+    results["rare"] = rare.last.to_dict()
     unlike = LogitStatistics(CLASSES, residuals=rank > 0)  # of hard labels, and of soft ones
     unlike.all_reduce()
-    told["residuals"] = unlike.residuals is not None
-    told["own"] = nclab.measure(model, loader, process_group="local", allow_missing=True).samples
-    told["no null"] = refusal(lambda: nclab.measure(model, loader, shuffled_labels=True))
+    results["residuals"] = unlike.residuals is not None
+    results["own"] = nclab.measure(model, loader, process_group="local", allow_missing=True).samples
+    results["no null"] = refusal(lambda: nclab.measure(model, loader, shuffled_labels=True))
     spoiled = [(rows, labels + 90 * (rank == 1)) for rows, labels in loader]
-    told["bad label"] = refusal(lambda: nclab.measure(model, spoiled))
+    results["bad label"] = refusal(lambda: nclab.measure(model, spoiled))
     once = nclab.measure(model, iter(loader) if rank == 1 else loader, cache_bytes=0)
-    told["once"] = once.last.notes["nc4_ncc_accuracy"]
+    results["once"] = once.last.notes["nc4_ncc_accuracy"]
     moved = [(rows + 5.0, labels) for rows, labels in loader]
-    told["changed"] = refusal(
+    results["changed"] = refusal(
         lambda: nclab.measure(
             model, Changing(loader, moved if rank == 1 else loader), cache_bytes=0
         )
     )
-    told["again"] = nclab.measure(model, loader).last.to_dict()
-    told["no batch"] = refusal(lambda: nclab.measure(model, loader if rank else []))
-    return told
+    results["again"] = nclab.measure(model, loader).last.to_dict()
+    results["no batch"] = refusal(lambda: nclab.measure(model, loader if rank else []))
+    return results
 
 
 class Changing:
-    """Other batches the second time."""
+    """A loader that yields other batches the second time."""
 
     def __init__(self, first: Batches, second: Batches) -> None:
         self._turns = [second, first]
@@ -184,14 +184,14 @@ class Changing:
 
 
 def die() -> None:
-    """The second rank is killed while the others wait for it."""
-    made, rank = data(), dist.get_rank()
-    found = moments(made, torch.arange(40))
-    found.all_reduce()
+    """Kill the second process while the others wait for it."""
+    data_set, rank = data(), dist.get_rank()
+    total = moments(data_set, torch.arange(40))
+    total.all_reduce()
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     try:
-        found.all_reduce()
+        total.all_reduce()
     except nclab.NclabError as error:
         sys.stderr.write(f"nclab: {error}\n")
         sys.stderr.flush()
@@ -203,6 +203,6 @@ if __name__ == "__main__":
     dist.init_process_group("gloo")
     if sys.argv[1:] == ["die"]:
         die()
-    told = work()
-    Path(sys.argv[1], f"{dist.get_rank()}.json").write_text(json.dumps(told))
+    results = work()
+    Path(sys.argv[1], f"{dist.get_rank()}.json").write_text(json.dumps(results))
     dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""A measurement of shards that never ends its second round, to be killed there."""
+"""A measurement of shards that never finishes its second pass, so that a test can kill it."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from tests.clouds import cloud
 
 
 def never_again(report: Any, shards: Any, plan: Any) -> Any:
-    """Instead of the first round, once its parts are kept."""
+    """Fail if the first pass runs although its parts are stored."""
     raise AssertionError("The first round was run again.")
 
 
@@ -19,7 +19,7 @@ never_again.__name__ = "first_round"  # the work that it stands for
 
 
 def stuck(report: Any, shards: list[str], plan: Any, *means: Any) -> Any:
-    """Say that the second round has begun, and stay there."""
+    """Report that the second pass has started, and wait."""
     Path(shards[0]).parents[1].joinpath("second").touch()
     time.sleep(600)
 

@@ -1,4 +1,4 @@
-"""measure_features: arrays, batches, and every bad input in one clear line."""
+"""measure_features on arrays and batches, and its errors for bad input."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,7 +23,7 @@ EXPECTED = measure(DATA, extras="default")
 
 
 def run(**changes: Any) -> Callable[[], object]:
-    """A call of measure_features on good data but for the given changes."""
+    """Return a call of measure_features on good data with some changes."""
     good = {"features": DATA.features, "labels": DATA.labels}
     return lambda: nclab.measure_features(**{**good, **changes})
 
@@ -130,7 +130,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
 
 @pytest.mark.parametrize("kind", ["uint8", "uint16", "uint32", "uint64", "int16"])
 def test_labels_of_every_type_of_integers(kind: str) -> None:
-    """torch computes with some of them only."""
+    """torch computes with some integer types only."""
     labels = DATA.labels.numpy().astype(kind)
     plain = nclab.measure_features(DATA.features, DATA.labels, metrics="all")
     for given in (labels, torch.from_numpy(labels)):
@@ -149,16 +149,16 @@ def test_bad_input_gives_one_clear_line(name: str) -> None:
     assert len(message) < 250
 
 
-def test_lists_arrays_and_tensors_are_alike() -> None:
+def test_lists_arrays_and_tensors_give_equal_values() -> None:
     expected = measure(DATA, extras="default")
     for convert in (np.asarray, lambda x: x.tolist()):
-        found = nclab.measure_features(
+        measured = nclab.measure_features(
             convert(DATA.features), convert(DATA.labels), convert(DATA.weight), convert(DATA.bias)
         )
-        assert_same(found.scalars(), expected, relative=1e-14)
+        assert_same(measured.scalars(), expected, relative=1e-14)
 
 
-def test_strange_arrays_are_taken_as_they_are() -> None:
+def test_unusual_memory_layouts_are_accepted() -> None:
     """Reversed, read-only, big-endian and column-major memory, and tensors with gradients."""
     array = DATA.features.numpy()
     frozen = array.copy()
@@ -171,8 +171,8 @@ def test_strange_arrays_are_taken_as_they_are() -> None:
         np.asfortranarray(array),
         DATA.features.clone().requires_grad_(),
     ):
-        found = nclab.measure_features(strange, DATA.labels).scalars()
-        assert_same(found, expected, relative=1e-13)
+        measured = nclab.measure_features(strange, DATA.labels).scalars()
+        assert_same(measured, expected, relative=1e-13)
     assert frozen.flags.writeable is False
 
 
@@ -184,17 +184,17 @@ def test_the_input_is_never_changed() -> None:
 
 
 def batches() -> Iterator[tuple[Tensor, Tensor]]:
-    """A source that can be read only once."""
+    """Yield batches, as a source that can be read only once."""
     for rows in torch.arange(45).split(10):
         yield DATA.features[rows], DATA.labels[rows]
 
 
-def test_a_source_that_can_be_read_once_is_kept() -> None:
-    found = nclab.measure_features(batches(), weight=DATA.weight, bias=DATA.bias)
-    assert_same(found.scalars(), measure(DATA, extras="default"), relative=1e-10)
+def test_a_source_that_can_be_read_only_once_is_cached() -> None:
+    measured = nclab.measure_features(batches(), weight=DATA.weight, bias=DATA.bias)
+    assert_same(measured.scalars(), measure(DATA, extras="default"), relative=1e-10)
 
 
-def test_without_room_a_source_is_read_twice_or_the_reason_is_given() -> None:
+def test_without_cache_memory_a_source_is_read_twice_or_a_note_says_why_not() -> None:
     twice = nclab.measure_features(
         list(batches()), weight=DATA.weight, bias=DATA.bias, cache_bytes=500
     )
@@ -206,7 +206,7 @@ def test_without_room_a_source_is_read_twice_or_the_reason_is_given() -> None:
     assert once.nc1_trace_pinv is not None
 
 
-def test_a_source_that_changes_between_passes_is_refused() -> None:
+def test_a_source_that_changes_between_passes_raises() -> None:
     class Shrinking:
         def __init__(self) -> None:
             self.rows = 45
@@ -235,7 +235,7 @@ def test_the_second_pass_must_see_the_same_classes_and_features() -> None:
         nclab.measure_features(Changing((DATA.features * 1.5, DATA.labels)), cache_bytes=0)
 
     class Spent:
-        """Iterable, but only once, and silent about it."""
+        """An iterable that yields nothing the second time."""
 
         def __init__(self) -> None:
             self.batches = iter([(DATA.features, DATA.labels)])
@@ -247,19 +247,19 @@ def test_the_second_pass_must_see_the_same_classes_and_features() -> None:
         nclab.measure_features(Spent(), cache_bytes=0)
 
 
-def test_classes_that_appear_late_make_room() -> None:
+def test_new_classes_in_later_batches_extend_the_sums() -> None:
     order = torch.argsort(DATA.labels)
     ordered = [(DATA.features[rows], DATA.labels[rows]) for rows in order.split(4)]
-    found = nclab.measure_features(ordered)
-    assert_same(found.scalars(), nclab.measure_features(*DATA[:2]).scalars(), relative=1e-10)
+    measured = nclab.measure_features(ordered)
+    assert_same(measured.scalars(), nclab.measure_features(*DATA[:2]).scalars(), relative=1e-10)
 
 
 def test_ignored_labels_and_empty_batches() -> None:
     labels = torch.cat([DATA.labels, torch.full((5,), -1)])
     features = torch.cat([DATA.features, torch.full((5, 7), 1e9)])
-    found = nclab.measure_features(features, labels, DATA.weight, DATA.bias, ignore_index=-1)
-    assert found.ignored == 5
-    assert_same(found.scalars(), measure(DATA, extras="default"), relative=1e-12)
+    measured = nclab.measure_features(features, labels, DATA.weight, DATA.bias, ignore_index=-1)
+    assert measured.ignored == 5
+    assert_same(measured.scalars(), measure(DATA, extras="default"), relative=1e-12)
     empty = (torch.zeros(0, 7), torch.zeros(0).long())
     streamed = nclab.measure_features([empty, *batches(), empty])
     assert streamed.samples == 45
@@ -272,14 +272,14 @@ def test_slices_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         nclab.measure_features(NAN, DATA.labels)
 
 
-def test_large_dimensions_leave_out_the_scatter_and_say_so() -> None:
+def test_large_dimensions_have_no_scatter_with_a_note() -> None:
     features = torch.randn(6, 5000, generator=torch.Generator().manual_seed(0))
     collapse = nclab.measure_features(features, [0, 1] * 3)
     assert collapse.nc1_trace_pinv is None
     assert "scatter=True" in collapse.notes["nc1_trace_pinv"]
 
 
-def test_absent_classes_are_refused_before_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_absent_classes_raise_before_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LayerStream, "update", lambda *_: pytest.fail("a row was read"))
     with pytest.raises(nclab.NclabError, match="all 6 classes, got none of 5"):
         nclab.measure_features(DATA.features, DATA.labels, num_classes=6)

@@ -1,4 +1,4 @@
-"""Names of classes: as labels, and in every table, picture and page."""
+"""Class names as labels, and in tables, pictures and pages."""
 
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,15 @@ PLAIN = nclab.measure_features(X, Y)
 
 @pytest.mark.parametrize("labels", [WORDS, np.array(WORDS), tuple(WORDS), Y])
 def test_labels_may_be_names(labels: Any) -> None:
-    found = nclab.measure_features(X, labels, class_names=NAMES)
-    assert found.class_names == tuple(NAMES)
-    assert_same(found.scalars(), PLAIN.scalars(), relative=0, absolute=0)
+    measured = nclab.measure_features(X, labels, class_names=NAMES)
+    assert measured.class_names == tuple(NAMES)
+    assert_same(measured.scalars(), PLAIN.scalars(), relative=0, absolute=0)
 
 
 def test_names_in_batches_and_in_a_model() -> None:
     batches = [(X[:20], WORDS[:20]), (X[20:], WORDS[20:])]
-    found = nclab.measure_features(batches, class_names=NAMES)
-    assert_same(found.scalars(), PLAIN.scalars(), relative=1e-10)
+    measured = nclab.measure_features(batches, class_names=NAMES)
+    assert_same(measured.scalars(), PLAIN.scalars(), relative=1e-10)
     net = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double()
     report = nclab.measure(net, batches, class_names=NAMES)
     assert_same(report.last.scalars(), nclab.measure(net, [(X, Y)]).last.scalars(), relative=1e-10)
@@ -42,13 +42,13 @@ def test_names_in_batches_and_in_a_model() -> None:
     assert monitor.last.report.last.class_names == tuple(NAMES)
 
 
-def test_without_a_classifier_names_are_put_in_order() -> None:
-    found = nclab.measure_features(X, WORDS)
-    assert found.class_names == tuple(sorted(NAMES))
-    assert found.cdnv == pytest.approx(PLAIN.cdnv, rel=1e-12)
+def test_without_a_classifier_names_are_sorted() -> None:
+    measured = nclab.measure_features(X, WORDS)
+    assert measured.class_names == tuple(sorted(NAMES))
+    assert measured.cdnv == pytest.approx(PLAIN.cdnv, rel=1e-12)
 
 
-def test_with_a_classifier_their_order_must_be_said() -> None:
+def test_with_a_classifier_the_order_of_names_is_required() -> None:
     with pytest.raises(nclab.DataError, match="Pass class_names= all names, in the order"):
         nclab.measure_features(X, WORDS, weight=torch.randn(3, 5))
 
@@ -62,7 +62,7 @@ def test_with_a_classifier_their_order_must_be_said() -> None:
         (["zebra", "ant", "horse"], "among class_names zebra, ant, horse; got '<cow>'"),
     ],
 )
-def test_wrong_names(names: Any, message: str) -> None:
+def test_wrong_names_raise(names: Any, message: str) -> None:
     with pytest.raises(nclab.DataError, match=message):
         nclab.measure_features(X, WORDS, class_names=names)
 
@@ -74,45 +74,45 @@ def test_a_model_with_another_number_of_outputs() -> None:
 
 
 def test_shown_in_table_picture_and_page(tmp_path: Path) -> None:
-    found = nclab.measure_features(X, Y, class_names={2: "<cow>", 0: "zebra", 1: "ant"})
-    worst = NAMES[int(found.intra_cosine.argmin())]
-    pair = [NAMES[number] for number in found.max_inter_pair]
+    measured = nclab.measure_features(X, Y, class_names={2: "<cow>", 0: "zebra", 1: "ant"})
+    worst = NAMES[int(measured.intra_cosine.argmin())]
+    pair = [NAMES[number] for number in measured.max_inter_pair]
     line = (
         f"the features of {worst} vary most; the most similar classes are {pair[0]} and {pair[1]}"
     )
-    assert line in " ".join(str(found).split())
-    heat, every = found._picture().panels[:2]
+    assert line in " ".join(str(measured).split())
+    heat, every = measured._picture().panels[:2]
     assert isinstance(heat, HeatMap)
     assert isinstance(every, Panel)
     assert heat.x_names == tuple(NAMES)
     assert (every.x_ticks, every.x_names) == ((0, 1, 2), tuple(NAMES))
-    found.to_html(tmp_path / "page.html")
+    measured.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "<cow>" not in page
     assert "&lt;cow&gt;" in page
-    assert "zebra, ant: " in found._repr_html_()
-    assert found.to_dict()["class_names"] == NAMES
+    assert "zebra, ant: " in measured._repr_html_()
+    assert measured.to_dict()["class_names"] == NAMES
     assert "class_names" not in PLAIN.to_dict()
 
 
 def test_classes_without_samples_are_named() -> None:
     keep = Y != 1
-    found = nclab.measure_features(X[keep], Y[keep], class_names=NAMES, allow_missing=True)
-    assert found.class_names == ("zebra", "<cow>")
-    assert found.warnings[0] == "Left out 1 classes without samples: ant."
+    measured = nclab.measure_features(X[keep], Y[keep], class_names=NAMES, allow_missing=True)
+    assert measured.class_names == ("zebra", "<cow>")
+    assert measured.warnings[0] == "Left out 1 classes without samples: ant."
 
 
 def test_names_by_number_as_text() -> None:
-    """As a file of JSON keeps `id2label`."""
-    found = nclab.measure_features(X, Y, class_names={"1": "ant", "0": "zebra", "2": "<cow>"})
-    assert found.class_names == tuple(NAMES)
+    """JSON files hold `id2label` with numbers as text."""
+    measured = nclab.measure_features(X, Y, class_names={"1": "ant", "0": "zebra", "2": "<cow>"})
+    assert measured.class_names == tuple(NAMES)
     wrongs: list[Any] = [{"zebra": 0, "ant": 1, "<cow>": 2}, {0: "zebra", "one": "ant"}]
     for wrong in wrongs:
         with pytest.raises(nclab.DataError, match=r"numbers 0 to \d, got .*Pass {number: name}"):
             nclab.measure_features(X, Y, class_names=wrong)
 
 
-def test_too_few_names_are_blamed_themselves() -> None:
+def test_errors_about_too_few_names_name_them() -> None:
     weight = torch.eye(3, 5)
     with pytest.raises(nclab.DataError, match="each of the 3 rows of weight, got 2 class_names"):
         nclab.measure_features(X, Y, weight, class_names=["a", "b"])
@@ -129,25 +129,25 @@ def test_a_reference_is_compared_by_name(order: list[int]) -> None:
     plain = nclab.measure_features(test, Y, weight, reference=PLAIN)
     numbers = torch.tensor([order.index(number) for number in range(3)])
     train = nclab.measure_features(X, numbers[Y], class_names=[NAMES[n] for n in order])
-    found = nclab.measure_features(test, Y, weight, class_names=NAMES, reference=train)
-    assert_same(found.scalars(), plain.scalars(), relative=1e-12)
+    measured = nclab.measure_features(test, Y, weight, class_names=NAMES, reference=train)
+    assert_same(measured.scalars(), plain.scalars(), relative=1e-12)
     with pytest.raises(nclab.DataError, match=r"got one with .*, which is not in class_names"):
         nclab.measure_features(test, Y, class_names=["x", "y", "z"], reference=train)
 
 
 def test_a_report_is_compared_by_name() -> None:
     net = nn.Sequential(nn.Linear(5, 6), nn.Tanh()).double()
-    turned = [NAMES[2], NAMES[0], NAMES[1]]
+    permuted = [NAMES[2], NAMES[0], NAMES[1]]
     batches = [(X, WORDS)]
-    train = nclab.measure(net, batches, classifier=None, class_names=turned)
-    found = nclab.measure(net, batches, classifier=None, class_names=NAMES, reference=train)
-    assert found.last.reference_mean_shift == pytest.approx(0, abs=1e-12)
+    train = nclab.measure(net, batches, classifier=None, class_names=permuted)
+    measured = nclab.measure(net, batches, classifier=None, class_names=NAMES, reference=train)
+    assert measured.last.reference_mean_shift == pytest.approx(0, abs=1e-12)
 
 
-def test_labels_that_are_names_may_lack_some_of_the_reference() -> None:
+def test_labels_may_lack_names_of_the_reference() -> None:
     train = nclab.measure_features(X, WORDS)
     some = Y != 1
     words = [word for word, kept in zip(WORDS, some.tolist(), strict=True) if kept]
-    found = nclab.measure_features(X[some], words, reference=train)
-    assert found.class_names == ("<cow>", "zebra")
-    assert found.reference_mean_shift == pytest.approx(0, abs=1e-12)
+    measured = nclab.measure_features(X[some], words, reference=train)
+    assert measured.class_names == ("<cow>", "zebra")
+    assert measured.reference_mean_shift == pytest.approx(0, abs=1e-12)

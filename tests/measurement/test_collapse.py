@@ -1,4 +1,4 @@
-"""Collapse: what it says, what it leaves out and why, and how it is shown."""
+"""Collapse: its values, the reasons for missing values, and its display."""
 
 import copy
 import dataclasses
@@ -13,7 +13,7 @@ from nclab.metrics.catalogue import METRICS
 from tests.clouds import cloud
 
 
-def test_it_is_frozen_and_prints_every_metric() -> None:
+def test_collapse_is_frozen_and_prints_every_metric() -> None:
     data = cloud()
     collapse = nclab.measure_features(data.features, data.labels, data.weight)
     with pytest.raises(AttributeError):
@@ -41,7 +41,7 @@ def test_scalars_are_attributes() -> None:
         _ = collapse.x
 
 
-def test_copies_say_the_same() -> None:
+def test_copies_have_equal_values() -> None:
     data = cloud()
     collapse = nclab.measure_features(data.features, data.labels, data.weight)
     pickled = pickle.loads(pickle.dumps(collapse))
@@ -62,7 +62,7 @@ def test_json_has_every_metric_and_array() -> None:
     assert len(plain["class_loss"]) == len(plain["nc3_alignment"]) == 5
 
 
-def test_json_carries_the_certificate_of_what_the_classifier_reads() -> None:
+def test_to_dict_has_the_certificate_of_the_layer_that_the_classifier_reads() -> None:
     data = cloud()
     read = nclab.measure_features(data.features, data.labels, data.weight)
     plain = json.loads(json.dumps(read.to_dict(), allow_nan=False))
@@ -72,7 +72,7 @@ def test_json_carries_the_certificate_of_what_the_classifier_reads() -> None:
     assert inner.to_dict()["certificate"] is None
 
 
-def test_a_certificate_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_to_dict_notes_why_a_certificate_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     data = cloud()
     collapse = nclab.measure_features(data.features, data.labels, data.weight)
     impossible = dataclasses.replace(
@@ -84,7 +84,7 @@ def test_a_certificate_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -
     assert "more than 2 classes" in collapse.to_dict()["notes"]["certificate"]
 
 
-def test_nothing_is_missing_without_a_reason() -> None:
+def test_every_missing_value_has_a_reason() -> None:
     data = cloud()
     bare = nclab.measure_features(data.features, data.labels, second_pass=False, scatter=False)
     for metric in METRICS:
@@ -95,7 +95,7 @@ def test_nothing_is_missing_without_a_reason() -> None:
     assert "nc1_trace_pinv" in str(bare)  # the reason is shown
 
 
-def test_many_classes_hold_no_square_array() -> None:
+def test_to_dict_omits_the_cosine_matrix_of_many_classes() -> None:
     num_classes = 300
     etf = torch.randn(num_classes, 8, generator=torch.Generator().manual_seed(0))
     collapse = nclab.measure_features(etf.repeat(2, 1), torch.arange(num_classes).repeat(2))
@@ -106,7 +106,7 @@ def test_many_classes_hold_no_square_array() -> None:
     assert any("no simplex ETF" in warning for warning in collapse.warnings)
 
 
-def test_missing_classes_are_left_out_and_said() -> None:
+def test_classes_without_samples_are_left_out_with_a_warning() -> None:
     data = cloud()
     keep = data.labels != 2
     with pytest.raises(nclab.NclabError, match="got none of 2"):

@@ -1,4 +1,4 @@
-"""The 3-D picture is exact for four classes, steady for all, and says what it hides."""
+"""The 3-D picture is exact for four classes, stable, and states its visible share."""
 
 import json
 
@@ -20,47 +20,51 @@ def cloud(
 
 
 @pytest.mark.parametrize("classes", [2, 3, 4])
-def test_an_exact_simplex_is_seen_as_it_is(classes: int) -> None:
-    seen = geometry(*cloud(classes, 9, noise=0.0))
-    assert seen["share"] == 1.0
-    etf = torch.tensor(seen["etf"])
+def test_an_exact_simplex_is_drawn_exactly(classes: int) -> None:
+    picture = geometry(*cloud(classes, 9, noise=0.0))
+    assert picture["share"] == 1.0
+    etf = torch.tensor(picture["etf"])
     for name in ("means", "weights"):
-        torch.testing.assert_close(torch.tensor(seen[name]), etf, atol=2e-4, rtol=0)
+        torch.testing.assert_close(torch.tensor(picture[name]), etf, atol=2e-4, rtol=0)
     cosines = etf @ etf.T
     expected = torch.full((classes, classes), -1 / (classes - 1)).fill_diagonal_(1.0)
     torch.testing.assert_close(cosines, expected, atol=5e-4, rtol=0)
-    torch.testing.assert_close(torch.tensor(seen["points"]), etf[seen["labels"]], atol=2e-4, rtol=0)
+    torch.testing.assert_close(
+        torch.tensor(picture["points"]), etf[picture["labels"]], atol=2e-4, rtol=0
+    )
 
 
 def test_four_classes_keep_every_distance_between_means() -> None:
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(40, 12, generator=generator, dtype=torch.float64)
     labels = torch.arange(4).repeat(10)
-    seen = geometry(features, labels)
+    picture = geometry(features, labels)
     means = torch.stack([features[labels == label].mean(0) for label in range(4)])
     scale = (means - means.mean(0)).square().sum(1).mean().sqrt()
-    shown = torch.tensor(seen["means"], dtype=torch.float64)
+    shown = torch.tensor(picture["means"], dtype=torch.float64)
     torch.testing.assert_close(
         torch.cdist(shown, shown), torch.cdist(means, means) / scale, atol=5e-4, rtol=0
     )
-    assert seen["share"] == 1.0
-    assert seen["weights"] == []
+    assert picture["share"] == 1.0
+    assert picture["weights"] == []
 
 
-def test_many_classes_state_their_share() -> None:
-    seen = geometry(*cloud(10, 20, noise=0.0))
-    assert seen["share"] == pytest.approx(3 / 9, abs=1e-3)
-    means, etf = torch.tensor(seen["means"]), torch.tensor(seen["etf"])
+def test_the_visible_share_of_many_classes() -> None:
+    picture = geometry(*cloud(10, 20, noise=0.0))
+    assert picture["share"] == pytest.approx(3 / 9, abs=1e-3)
+    means, etf = torch.tensor(picture["means"]), torch.tensor(picture["etf"])
     torch.testing.assert_close(means, etf, atol=2e-4, rtol=0)
 
 
 def test_a_rotation_of_feature_space_changes_nothing() -> None:
     features, labels, weight = cloud(5, 8, noise=0.3)
-    turn = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(3)).double()).Q
-    turned = geometry(features @ turn, labels, weight @ turn)
+    rotation = torch.linalg.qr(
+        torch.randn(8, 8, generator=torch.Generator().manual_seed(3)).double()
+    ).Q
+    rotated = geometry(features @ rotation, labels, weight @ rotation)
     still = geometry(features, labels, weight)
     for name in ("means", "weights", "points", "etf"):
-        one, other = torch.tensor(still[name]), torch.tensor(turned[name])
+        one, other = torch.tensor(still[name]), torch.tensor(rotated[name])
         torch.testing.assert_close(one, other, atol=2e-4, rtol=0)
 
 
@@ -74,27 +78,27 @@ def test_a_small_step_is_a_small_change_even_at_collapse() -> None:
 
 def test_points_are_balanced_and_the_same_every_time() -> None:
     features, labels, weight = cloud(4, 6, noise=0.5)
-    seen = geometry(features, labels, weight, points=40)
-    assert sorted(seen["labels"]) == sorted([0, 1, 2, 3] * 10)
-    assert seen == geometry(features.clone(), labels.tolist(), weight, points=40)
-    json.dumps(seen, allow_nan=False)
+    picture = geometry(features, labels, weight, points=40)
+    assert sorted(picture["labels"]) == sorted([0, 1, 2, 3] * 10)
+    assert picture == geometry(features.clone(), labels.tolist(), weight, points=40)
+    json.dumps(picture, allow_nan=False)
 
 
-def test_degenerate_features_are_drawn_all_the_same() -> None:
+def test_degenerate_features_are_drawn() -> None:
     for features in (torch.zeros(8, 3), torch.ones(8, 1), torch.arange(8.0)[:, None].repeat(1, 2)):
-        seen = geometry(features, torch.arange(8) % 4, torch.zeros(4, features.shape[1]))
-        json.dumps(seen, allow_nan=False)
-        assert len(seen["means"]) == 4
+        picture = geometry(features, torch.arange(8) % 4, torch.zeros(4, features.shape[1]))
+        json.dumps(picture, allow_nan=False)
+        assert len(picture["means"]) == 4
 
 
 def test_skipped_and_absent_labels_are_left_out() -> None:
     features, labels, weight = cloud(4, 6, noise=0.1)
     labels = labels.clone()
     labels[labels == 2] = -100
-    seen = geometry(features, labels, weight)
-    assert seen["classes"] == 3
-    assert set(seen["labels"]) == {0, 1, 3}
-    assert len(seen["weights"]) == 3
+    picture = geometry(features, labels, weight)
+    assert picture["classes"] == 3
+    assert set(picture["labels"]) == {0, 1, 3}
+    assert len(picture["weights"]) == 3
 
 
 @pytest.mark.parametrize("classes", [5, 10, 100])

@@ -1,4 +1,4 @@
-"""Error bars: the jackknife over groups against leaving the groups out by hand."""
+"""Intervals of the jackknife, compared with measurements without each group."""
 
 import math
 from collections.abc import Iterator
@@ -28,19 +28,19 @@ from tests.clouds import cloud
 DATA = cloud(per_class=30, noise=0.8)
 
 
-def dealt(labels: Tensor, count: int = 10) -> Tensor:
-    """The groups of the samples, as the measurement deals them."""
+def assigned_groups(labels: Tensor, count: int = 10) -> Tensor:
+    """Return the group of each sample."""
     moments = nclab.ClassMoments(int(labels.max()) + 1, 2)
     return GroupJackknife(moments, None, Extras(), count=count)._assign(labels)
 
 
-def test_every_interval_is_that_of_leaving_out_groups_by_hand() -> None:
+def test_intervals_equal_those_of_measurements_without_each_group() -> None:
     collapse = nclab.measure_features(*DATA, metrics="all", intervals=True)
-    groups = dealt(DATA.labels)
+    groups = assigned_groups(DATA.labels)
     without = []
     for group in range(10):
-        rest = groups != group
-        part = DATA._replace(features=DATA.features[rest], labels=DATA.labels[rest])
+        others = groups != group
+        part = DATA._replace(features=DATA.features[others], labels=DATA.labels[others])
         without.append(nclab.measure_features(*part, metrics="all").values)
     assert collapse.intervals is not None
     checked = 0
@@ -59,7 +59,7 @@ def test_every_interval_is_that_of_leaving_out_groups_by_hand() -> None:
     assert checked > 20
 
 
-def test_every_scalar_has_an_interval_or_a_reason_and_the_same_value_as_without() -> None:
+def test_every_scalar_has_an_interval_or_a_reason() -> None:
     plain = nclab.measure_features(*DATA, metrics="all")
     collapse = nclab.measure_features(*DATA, metrics="all", intervals=True)
     assert collapse.values == plain.values
@@ -75,7 +75,7 @@ def test_every_scalar_has_an_interval_or_a_reason_and_the_same_value_as_without(
             assert collapse.no_interval[metric.name] == FIXED
 
 
-def test_batches_give_what_arrays_give() -> None:
+def test_batches_give_the_intervals_of_arrays() -> None:
     whole = nclab.measure_features(*DATA, intervals=True).intervals
     batches = list(zip(DATA.features.split(13), DATA.labels.split(13), strict=True))
     parts = nclab.measure_features(
@@ -88,18 +88,18 @@ def test_batches_give_what_arrays_give() -> None:
         assert parts[name] == pytest.approx(interval, rel=1e-8, abs=1e-10), name
 
 
-def test_groups_have_their_share_of_every_class() -> None:
+def test_groups_have_equal_shares_of_every_class() -> None:
     labels = torch.randint(4, (1000,), generator=torch.Generator().manual_seed(0))
-    groups = dealt(labels)
+    groups = assigned_groups(labels)
     for c in range(4):
         sizes = groups[labels == c].bincount(minlength=10)
         assert int(sizes.max() - sizes.min()) <= 1
     rounds = groups[labels == 0][:100].reshape(10, 10)
-    assert len({tuple(one.tolist()) for one in rounds}) > 3, "each round is turned at random"
+    assert len({tuple(one.tolist()) for one in rounds}) > 3, "each round starts at a random group"
 
 
 class Shuffling:
-    """A loader that brings the same samples in another order each time."""
+    """A loader that yields the same samples in another order each time."""
 
     def __init__(self) -> None:
         self.generator = torch.Generator().manual_seed(0)
@@ -110,7 +110,7 @@ class Shuffling:
             yield DATA.features[part], DATA.labels[part]
 
 
-def test_a_loader_that_shuffles_gets_no_wrong_intervals() -> None:
+def test_a_shuffling_loader_gets_no_wrong_intervals() -> None:
     collapse = nclab.measure_features(Shuffling(), cache_bytes=0, intervals=True)
     assert collapse.intervals is not None
     assert "cdnv" in collapse.intervals
@@ -128,8 +128,8 @@ def test_a_class_of_one_sample_has_no_spread() -> None:
     assert set(collapse.no_interval.values()) == {SINGLE}
 
 
-def test_a_floor_of_noise_gets_no_interval_that_excludes_the_truth() -> None:
-    """Weights equal to the true means: self-duality is 0, and what is seen of it is noise."""
+def test_a_value_that_is_mostly_bias_has_no_interval() -> None:
+    """With weights equal to the true means, measured self-duality is noise."""
     generator = torch.Generator().manual_seed(1)
     means = torch.randn(4, 30, generator=generator, dtype=torch.float64)
     labels = torch.arange(400) % 4
@@ -140,7 +140,7 @@ def test_a_floor_of_noise_gets_no_interval_that_excludes_the_truth() -> None:
     assert "nc1_trace_ratio" in collapse.intervals
 
 
-def test_shares_without_an_error_have_an_interval() -> None:
+def test_an_accuracy_of_one_has_an_exact_interval() -> None:
     collapse = nclab.measure_features(*cloud(per_class=40, noise=0.05), intervals=True)
     assert collapse.nc4_ncc_accuracy == 1.0
     assert collapse.intervals is not None
@@ -156,12 +156,12 @@ def test_memory_is_announced_before_it_is_used(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("wrong", [1, 4, "yes", 2.5])
-def test_a_wrong_number_of_groups_is_refused(wrong: object) -> None:
+def test_a_wrong_number_of_groups_raises(wrong: object) -> None:
     with pytest.raises(nclab.NclabError, match="intervals=True or from 5 to 1000 groups"):
         nclab.measure_features(*DATA, intervals=wrong)  # type: ignore[arg-type]
 
 
-def test_models_have_them_too_and_tables_show_them() -> None:
+def test_models_have_intervals_and_tables_show_them() -> None:
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(7, 9), torch.nn.ReLU(), torch.nn.Linear(9, 9))
     net = torch.nn.Sequential(net, torch.nn.ReLU(), torch.nn.Linear(9, 5))
@@ -185,8 +185,8 @@ def test_models_have_them_too_and_tables_show_them() -> None:
     assert "±" in report.last._repr_html_()
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
-    """A few data sets; benchmarks/interval_coverage.py has a thousand."""
+def test_intervals_cover_the_truth_in_95_per_cent_of_samples() -> None:
+    """Uses 60 data sets; benchmarks/interval_coverage.py uses a thousand."""
     rng = np.random.default_rng(0)
     means = rng.normal(size=(3, 4))
     centred = means - means.mean(0)
@@ -214,20 +214,20 @@ def test_the_jackknife_of_a_mean_is_its_textbook_interval() -> None:
     assert bias == pytest.approx(0.0, abs=1e-14)
 
 
-def test_the_jackknife_takes_off_the_bias_of_a_square() -> None:
-    """The square of a mean is too large by var/n, exactly what comes off."""
+def test_the_jackknife_subtracts_the_bias_of_a_square() -> None:
+    """The square of a mean has the bias var/n, which is subtracted exactly."""
     numbers = np.random.default_rng(4).normal(size=15)
     without = [((numbers.sum() - one) / 14) ** 2 for one in numbers]
-    found = jackknife(float(numbers.mean() ** 2), without)
-    assert found.bias == pytest.approx(numbers.var(ddof=1) / 15, rel=1e-9)
+    result = jackknife(float(numbers.mean() ** 2), without)
+    assert result.bias == pytest.approx(numbers.var(ddof=1) / 15, rel=1e-9)
 
 
-def test_negative_cosines_have_their_value_inside() -> None:
+def test_intervals_of_negative_cosines_contain_their_value() -> None:
     torch.manual_seed(0)
     features, labels = torch.randn(200, 8), torch.arange(200) % 4
     features[torch.arange(200), labels] += 2
-    found = nclab.measure_features(features, labels, weight=-torch.eye(4, 8), intervals=True)
-    assert found.intervals is not None
-    low, high = found.intervals["nc3_alignment_mean"][:2]
-    assert found.nc3_alignment_mean is not None
-    assert low <= found.nc3_alignment_mean <= high < 0
+    result = nclab.measure_features(features, labels, weight=-torch.eye(4, 8), intervals=True)
+    assert result.intervals is not None
+    low, high = result.intervals["nc3_alignment_mean"][:2]
+    assert result.nc3_alignment_mean is not None
+    assert low <= result.nc3_alignment_mean <= high < 0

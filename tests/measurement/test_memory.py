@@ -1,4 +1,4 @@
-"""Budget: memory is planned and said before it is used, and what does not fit is refused."""
+"""Budget: memory is planned before it is used, and a plan that does not fit raises."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ print(json.dumps(peak() - before))
 
 
 @pytest.mark.parametrize("memory", ["lots", "-1GB", "0", 0, -5, True, "8 GBB"])
-def test_what_is_no_amount_is_refused(memory: object) -> None:
+def test_wrong_amounts_of_memory_raise(memory: object) -> None:
     with pytest.raises(DataError, match="Expected memory such as '8GB'"):
         as_bytes(memory)  # type: ignore[arg-type]
 
@@ -47,7 +47,7 @@ def test_amounts() -> None:
     assert as_bytes("77") == as_bytes(77) == 77
 
 
-def test_a_plan_that_does_not_fit_says_what_would() -> None:
+def test_the_error_of_a_plan_that_does_not_fit_says_what_would_fit() -> None:
     sizes = Sizes(100_000, 768)
     one_pass = sum(sizes._replace(second_pass=False).parts().values())
     with pytest.raises(DataError, match=r"memory 6 GB, got .*--one-pass\) takes 5\.28 GB"):
@@ -63,7 +63,7 @@ def test_a_plan_that_does_not_fit_says_what_would() -> None:
         Budget(as_bytes("9GB")).plan("layer", sizes, elsewhere=worker_bytes(sizes, 2))
 
 
-def test_a_large_plan_is_said() -> None:
+def test_a_large_plan_is_announced() -> None:
     with pytest.warns(nclab.NclabWarning, match=r"Plans .* GB of memory for 50000 classes in dim"):
         needed = Budget(None).plan("layer", Sizes(50_000, 768))
     assert 3e9 < needed < 5e9
@@ -80,7 +80,7 @@ def test_layers_share_the_budget() -> None:
         Budget(budget.limit, planned={**budget.planned}).plan("three", Sizes(9000, 1000))
 
 
-def test_all_doors_refuse_in_one_line(tmp_path: Path) -> None:
+def test_every_function_raises_in_one_line(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, 5))
     loader = [(DATA.features.float(), DATA.labels)]
     file = tmp_path / "part.safetensors"
@@ -102,7 +102,7 @@ def test_all_doors_refuse_in_one_line(tmp_path: Path) -> None:
     assert "Expected a plan within memory" in " ".join(done.err.split())
 
 
-def test_error_bars_of_shards_are_planned_for(tmp_path: Path) -> None:
+def test_the_plan_includes_intervals_of_shards(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     rows, labels = cloud(400, 300, 3)[:2]
@@ -120,17 +120,17 @@ def test_error_bars_of_shards_are_planned_for(tmp_path: Path) -> None:
 
 def test_a_plan_that_fits_changes_no_number(tmp_path: Path) -> None:
     expected = nclab.measure_features(DATA.features, DATA.labels)
-    found = nclab.measure_features(DATA.features, DATA.labels, memory="2GB")
-    assert found.scalars() == expected.scalars()
+    measured = nclab.measure_features(DATA.features, DATA.labels, memory="2GB")
+    assert measured.scalars() == expected.scalars()
     batches = [(DATA.features[:20], DATA.labels[:20]), (DATA.features[20:], DATA.labels[20:])]
     again = nclab.measure_features(batches, memory=Sizes(5, 7).parts()["work"] + 10**5)
     assert again.nc4_ncc_accuracy == expected.nc4_ncc_accuracy  # without a cache
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="tells no peak")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no peak is reported")
 @pytest.mark.parametrize("passes", ["one", "two"])
 def test_no_more_is_used_than_planned(passes: str) -> None:
-    """In a process of its own, at the smallest size that is worked on in parts."""
+    """Measured in a new process, at the smallest size that is processed in parts."""
     sizes = Sizes(16_500, 256, second_pass=passes == "two")
     planned = sum(sizes.parts().values())
     command = [sys.executable, "-c", PEAK, passes, str(planned)]
@@ -143,13 +143,13 @@ def test_no_more_is_used_than_planned(passes: str) -> None:
 def test_closest_pairs_are_named() -> None:
     data = cloud(num_classes=120, dim=6, per_class=2)
     names = [f"class {number}" for number in range(120)]
-    found = nclab.measure_features(data.features, data.labels, class_names=names)
-    cosines = found.inter_cosine.clone().fill_diagonal_(-2).triu(1)
+    measured = nclab.measure_features(data.features, data.labels, class_names=names)
+    cosines = measured.inter_cosine.clone().fill_diagonal_(-2).triu(1)
     expected = cosines.flatten().topk(10).values
-    assert [pair.cosine for pair in found.closest_pairs] == pytest.approx(expected.tolist())
-    first = found.to_dict()["closest_pairs"][0]
-    assert first["classes"] == list(found.max_inter_pair)
-    assert first["names"] == [names[number] for number in found.max_inter_pair]
-    line = next(line for line in found.summary() if line.startswith("closest classes: "))
+    assert [pair.cosine for pair in measured.closest_pairs] == pytest.approx(expected.tolist())
+    first = measured.to_dict()["closest_pairs"][0]
+    assert first["classes"] == list(measured.max_inter_pair)
+    assert first["names"] == [names[number] for number in measured.max_inter_pair]
+    line = next(line for line in measured.summary() if line.startswith("closest classes: "))
     assert line.count(" – ") == 5
     assert " – ".join(first["names"]) in line

@@ -1,4 +1,4 @@
-"""measure: every layer of a model as if its features had been measured one by one."""
+"""measure gives every layer the values of measure_features."""
 
 import subprocess
 import sys
@@ -24,17 +24,17 @@ Batches = list[tuple[Tensor, Tensor]]
 
 
 class Counting(nn.Module):
-    """A model that counts its forward passes and knows its places by another way."""
+    """A model that counts its forward passes and computes its features without hooks."""
 
     passes = 0
     head: nn.Linear
 
     def data(self) -> Tensor:
-        """Inputs that fit the model."""
+        """Return inputs for the model."""
         raise NotImplementedError
 
     def places(self, x: Tensor) -> Places:
-        """What each layer reads, one row per sample, computed without the modules' hooks."""
+        """Return the input of each layer, one row per sample, computed without hooks."""
         raise NotImplementedError
 
 
@@ -61,14 +61,14 @@ class Deep(Counting):
         return out
 
     def places(self, x: Tensor) -> Places:
-        found = {}
+        result = {}
         blocks: Any = self.blocks
         for index, (linear, _, norm) in enumerate(blocks):
             x = functional.linear(x, linear.weight, linear.bias).clamp_min(0)
             x = (x - norm.running_mean) / (norm.running_var + norm.eps).sqrt()
             x = x * norm.weight + norm.bias
-            found["blocks" if index == 13 else f"blocks.{index}"] = x
-        return found
+            result["blocks" if index == 13 else f"blocks.{index}"] = x
+        return result
 
 
 class Residual(Counting):
@@ -114,7 +114,7 @@ class Residual(Counting):
 
 
 class Attentive(Counting):
-    """Two transformer encoder layers over tokens, the mean of which is classified."""
+    """Two transformer encoder layers over tokens, and a classifier of their mean."""
 
     def __init__(self, *, batch_first: bool, norm_first: bool = False) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class Attentive(Counting):
 
 
 def attention(module: nn.MultiheadAttention, x: Tensor) -> Tensor:
-    """Self-attention of (B, T, d), head by head."""
+    """Return the self-attention of (B, T, d), head by head."""
     assert module.in_proj_weight is not None
     projected = x @ module.in_proj_weight.T + module.in_proj_bias
     size = module.embed_dim // module.num_heads
@@ -194,7 +194,7 @@ MODELS: dict[str, Callable[[], Counting]] = {
 
 
 def prepared(kind: str, dtype: torch.dtype = torch.float64) -> tuple[Counting, Batches]:
-    """A model with batch-norm statistics of its own, in training mode, and uneven batches."""
+    """Return a model in training mode with batch-norm statistics, and uneven batches."""
     torch.manual_seed(0)
     GENERATOR.manual_seed(1)  # the data do not depend on the tests before
     model = MODELS[kind]().to(dtype)
@@ -207,7 +207,7 @@ def prepared(kind: str, dtype: torch.dtype = torch.float64) -> tuple[Counting, B
 
 
 def expected(model: Counting, batches: Batches) -> dict[str, nclab.Collapse]:
-    """Every layer measured as an array."""
+    """Return the measurement of every layer as an array."""
     parts = [model.places(x) for x, _ in batches]
     rows = {name: torch.cat([part[name] for part in parts]).detach() for name in parts[0]}
     measured = {
@@ -219,12 +219,12 @@ def expected(model: Counting, batches: Batches) -> dict[str, nclab.Collapse]:
 
 
 def generator(batches: Batches) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches, once."""
+    """Yield the batches once."""
     yield from batches
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_every_layer_equals_its_own_measurement(kind: str) -> None:
+def test_every_layer_equals_the_measurement_of_its_features(kind: str) -> None:
     model, batches = prepared(kind)
     report = nclab.measure(model, batches, layers="all")
     assert model.passes == len(batches) == 3
@@ -248,7 +248,7 @@ def test_fifteen_layers_are_fourteen_blocks_and_a_head() -> None:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_the_last_layer_alone_is_that_of_all(kind: str) -> None:
+def test_the_last_layer_alone_equals_that_of_all_layers(kind: str) -> None:
     model, batches = prepared(kind)
     report = nclab.measure(model, batches)
     assert len(report.layers) == 1
@@ -294,7 +294,7 @@ def test_a_cache_for_some_of_the_layers() -> None:
         ({"second_pass": False}, "not requested (second_pass=False)"),
     ],
 )
-def test_without_a_second_pass_the_rest_is_there(options: dict[str, Any], reason: str) -> None:
+def test_one_pass_gives_the_other_metrics(options: dict[str, Any], reason: str) -> None:
     model, batches = prepared("convolutional")
     whole = nclab.measure(model, batches, layers="all")
     model.passes = 0
@@ -312,7 +312,7 @@ def test_without_a_second_pass_the_rest_is_there(options: dict[str, Any], reason
         assert_same(right.scalars(), left.scalars(), relative=0, absolute=0, leaving_out=second)
 
 
-def test_a_generator_is_looked_at_twice_in_the_cache() -> None:
+def test_the_second_pass_of_a_generator_uses_the_cache() -> None:
     model, batches = prepared("mlp")
     whole = nclab.measure(model, batches)
     once = nclab.measure(model, generator(batches))
@@ -320,13 +320,13 @@ def test_a_generator_is_looked_at_twice_in_the_cache() -> None:
     assert model.passes == 6
 
 
-def test_without_a_second_pass_there_is_no_second_pass() -> None:
+def test_second_pass_false_reads_the_loader_once() -> None:
     model, batches = prepared("mlp")
     nclab.measure(model, batches, layers="all", second_pass=False, cache_bytes=0)
     assert model.passes == 3
 
 
-def test_a_loader_is_begun_once_for_each_pass() -> None:
+def test_a_loader_is_started_once_for_each_pass() -> None:
     class Loader:
         begun = 0
 
@@ -342,7 +342,7 @@ def test_a_loader_is_begun_once_for_each_pass() -> None:
     assert loader.begun == 3
 
 
-def test_a_second_pass_over_other_data_is_refused() -> None:
+def test_a_second_pass_over_other_data_raises() -> None:
     class Shrinking:
         begun = 0
 
@@ -356,7 +356,7 @@ def test_a_second_pass_over_other_data_is_refused() -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_wrappers_are_opened() -> None:
+def test_wrapped_models_are_unwrapped() -> None:
     model, batches = prepared("mlp")
     plain = nclab.measure(model, batches, layers="all")
     compiled = torch.compile(model, backend="eager")
@@ -393,12 +393,12 @@ def test_low_precision_features_are_measured_in_full_precision(
     assert_same(report.last.scalars(), reference.scalars(), relative=1e-10, absolute=0)
     precise = expected(model.double(), [(x.double(), y) for x, y in batches])
     for layer in report.layers:
-        found, value = layer.mean_inter, precise[str(layer.layer)].mean_inter
-        assert found == pytest.approx(value, abs=40 * torch.finfo(dtype).eps)
+        result, value = layer.mean_inter, precise[str(layer.layer)].mean_inter
+        assert result == pytest.approx(value, abs=40 * torch.finfo(dtype).eps)
 
 
-def refused(kind: type[Exception], loader: Any, **options: Any) -> str:
-    """The one line with which data are refused."""
+def error_message(kind: type[Exception], loader: Any, **options: Any) -> str:
+    """Return the one-line message of the error for some data."""
     model, _ = prepared("mlp", torch.float32)
     with pytest.raises(kind) as caught:
         nclab.measure(model, loader, **options)
@@ -432,17 +432,17 @@ X = torch.randn(70, 10, generator=GENERATOR)
     ],
 )
 def test_bad_data_in_one_line(loader: Any, message: str, layers: str) -> None:
-    assert message in refused(Exception, loader, layers=layers)
+    assert message in error_message(Exception, loader, layers=layers)
 
 
-def test_the_kind_of_error_says_whose_fault_it_is() -> None:
-    refused(nclab.DataError, [(X, Y % 3)])
-    refused(nclab.ModelError, [(X, Y)], classifier="blocks")
-    refused(nclab.ModelError, [(X, Y)], layers=["bloks"])
+def test_errors_of_data_and_of_models_have_different_types() -> None:
+    error_message(nclab.DataError, [(X, Y % 3)])
+    error_message(nclab.ModelError, [(X, Y)], classifier="blocks")
+    error_message(nclab.ModelError, [(X, Y)], layers=["bloks"])
 
 
-def test_one_class_is_refused_even_where_classes_may_be_missing() -> None:
-    assert "at least 2 classes, got 1" in refused(
+def test_one_class_raises_even_if_classes_may_be_missing() -> None:
+    assert "at least 2 classes, got 1" in error_message(
         nclab.DataError, [(X, Y * 0 + 2)], allow_missing=True
     )
 
@@ -475,7 +475,7 @@ def test_ignored_labels_are_counted_and_left_out() -> None:
 
 
 def test_the_logits_may_come_after_the_features() -> None:
-    """A model that returns (features, logits): the head is found by what it returned."""
+    """The classifier is found by its output if a model returns (features, logits)."""
 
     class Both(nn.Module):
         def __init__(self) -> None:
@@ -500,7 +500,7 @@ def test_a_loader_must_be_iterable_and_a_bare_linear_has_a_name() -> None:
     assert report.last.layer == "input"
 
 
-def test_names_are_never_markup() -> None:
+def test_names_are_not_read_as_markup() -> None:
     model = nn.Sequential()
     model.add_module("c[/]", nn.Linear(2, 4))
     model.add_module("[red]", nn.Linear(4, 2))
@@ -508,8 +508,8 @@ def test_names_are_never_markup() -> None:
     assert "c[/]" in str(report)
 
 
-def test_a_last_batch_as_long_as_the_sequence_is_read_as_those_before() -> None:
-    """(T, B, d) and (B, T, d) look alike when T = B; the first batches have told which it is."""
+def test_a_square_last_batch_has_the_layout_of_earlier_batches() -> None:
+    """(T, B, d) and (B, T, d) cannot be distinguished if T = B; earlier batches decide."""
 
     class Recurrent(nn.Module):
         def __init__(self) -> None:
@@ -533,8 +533,8 @@ def test_a_last_batch_as_long_as_the_sequence_is_read_as_those_before() -> None:
     assert_same(report.layers[0].scalars(), whole.layers[0].scalars(), relative=1e-4)
 
 
-def test_no_layers_at_all_are_refused() -> None:
-    assert "got None" in refused(nclab.ModelError, [(X, Y)], layers=None)
+def test_layers_none_raises() -> None:
+    assert "got None" in error_message(nclab.ModelError, [(X, Y)], layers=None)
 
 
 PEAK = """
@@ -569,8 +569,8 @@ print(plain, peak(lambda: nclab.measure(net, [(x, y)])))
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's peak memory")
-def test_the_traced_batch_keeps_no_activation_alive() -> None:
-    """Thirty convolutions: at most twice the memory of a plain forward pass."""
+def test_the_traced_batch_frees_its_activations() -> None:
+    """Thirty convolutions use at most twice the memory of a plain forward pass."""
     done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
     plain, measured = map(int, done.stdout.split())
     assert plain > 9000, "an activation is 9 MB: the measure measures"
@@ -578,7 +578,7 @@ def test_the_traced_batch_keeps_no_activation_alive() -> None:
 
 
 class Vocabulary(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
-    """A data set that keeps its labels and counts how often it is read."""
+    """A data set that stores its labels and counts how often it is read."""
 
     def __init__(self) -> None:
         self.targets = [0, 1, 0, 1] * 10
@@ -592,8 +592,8 @@ class Vocabulary(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
         return torch.eye(4)[number % 4], self.targets[number]
 
 
-def test_absent_classes_are_refused_before_the_pass() -> None:
-    """After the first batch, which tells how many classes there are."""
+def test_absent_classes_raise_before_the_pass() -> None:
+    """The error comes after the first batch, which determines the number of classes."""
     net = nn.Linear(4, 3)
     data = Vocabulary()
     loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
@@ -608,14 +608,14 @@ def test_absent_classes_are_refused_before_the_pass() -> None:
     assert nclab.measure(net, loader, allow_missing=True).last.num_classes == 2
 
 
-def test_a_loader_without_batches_is_named() -> None:
+def test_the_error_names_a_loader_without_batches() -> None:
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     train = [(torch.randn(30, 4), torch.arange(30) % 3)]
     with pytest.raises(nclab.DataError, match="the test loader gave none"):
         nclab.measure(net, train, test=[])
 
 
-def test_the_classifier_may_be_given_as_itself() -> None:
+def test_the_classifier_may_be_a_module() -> None:
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     train = [(torch.randn(30, 4), torch.arange(30) % 3)]
     assert nclab.measure(net, train, classifier=net[2]).classifier == "2"
@@ -623,7 +623,7 @@ def test_the_classifier_may_be_given_as_itself() -> None:
         nclab.measure(net, train, classifier=lambda model: model.nope)
 
 
-def test_soft_labels_of_another_number_of_classes_are_refused() -> None:
+def test_soft_labels_with_a_wrong_number_of_classes_raise() -> None:
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     labels = torch.eye(5)[torch.arange(30) % 5]
     with pytest.raises(nclab.DataError, match=r"soft labels of shape \(samples, 3\)"):

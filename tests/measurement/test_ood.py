@@ -1,4 +1,4 @@
-"""Scores against obvious loops; what is unlike the training data is told; no feature is kept."""
+"""Out-of-distribution scores, compared with loops and on unknown data."""
 
 import pytest
 import torch
@@ -23,16 +23,16 @@ def slow_neco(train: Tensor, features: Tensor, dim: int) -> list[float]:
     mean, deviation = train.mean(0), train.std(0, unbiased=False)
     scaled = (train - mean) / deviation
     _, _, rows = torch.linalg.svd(scaled, full_matrices=False)
-    found = []
+    measured = []
     for feature in features:
         z = (feature - mean) / deviation
         inside = sum(float(z @ row) ** 2 for row in rows[:dim])
-        found.append((inside / float(z @ z)) ** 0.5)
-    return found
+        measured.append((inside / float(z @ z)) ** 0.5)
+    return measured
 
 
 @pytest.mark.parametrize("dim", [None, 2])
-def test_neco_is_what_a_loop_over_kept_features_says(dim: int | None) -> None:
+def test_neco_equals_a_loop_over_features(dim: int | None) -> None:
     features, labels, _, _ = cloud()
     other = torch.randn(5, DIM, dtype=torch.float64)
     detector = CollapseDetector(score="neco", dim=dim).fit_features(features, labels)
@@ -40,17 +40,17 @@ def test_neco_is_what_a_loop_over_kept_features_says(dim: int | None) -> None:
     assert detector.predict_features(other).tolist() == pytest.approx([-e for e in expected])
 
 
-def test_nci_is_what_a_loop_says() -> None:
+def test_nci_equals_a_loop() -> None:
     features, labels, weight, bias = cloud()
     detector = CollapseDetector(score="nci", alpha=0.01)
     detector.fit_features(features, labels, weight, bias)
     centre = features.mean(0)
-    for feature, found in zip(features, detector.predict_features(features), strict=True):
+    for feature, measured in zip(features, detector.predict_features(features), strict=True):
         logits = [float(row @ feature + b) for row, b in zip(weight, bias, strict=True)]
         own = weight[logits.index(max(logits))]
         centred = feature - centre
         expected = float(own @ centred) / float(centred.norm()) + 0.01 * float(feature.abs().sum())
-        assert float(found) == pytest.approx(-expected)
+        assert float(measured) == pytest.approx(-expected)
 
 
 def network() -> nn.Sequential:
@@ -72,7 +72,7 @@ def trained() -> tuple[nn.Sequential, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("score", ["neco", "nci"])
-def test_a_model_is_fitted_by_batches_and_tells_strangers(score: str) -> None:
+def test_a_fitted_model_separates_known_and_unknown_data(score: str) -> None:
     model, inputs, labels = trained()
     loader = list(zip(inputs.split(30), labels.split(30), strict=True))
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -96,7 +96,7 @@ def test_a_model_is_fitted_by_batches_and_tells_strangers(score: str) -> None:
     assert not any(isinstance(one, list) for one in vars(detector).values())  # nothing is kept
 
 
-def test_openood_sets_up_with_its_own_batches() -> None:
+def test_openood_fits_with_its_batches() -> None:
     model, inputs, labels = trained()
     detector = CollapseDetector(score="nci")
     batches = [{"data": inputs, "label": labels}]
@@ -109,13 +109,13 @@ def test_nc5_is_the_angle_of_the_other_mean() -> None:
     model, inputs, labels = trained()
     detector = CollapseDetector(model).fit([(inputs, labels)])
     other = torch.randn(40, 5)
-    found = detector.nc5([other[:10], (other[10:], None)])
+    measured = detector.nc5([other[:10], (other[10:], None)])
     with torch.no_grad():
         features = model.eval()[:3]
         mean = features(other).mean(0)
         means = [features(inputs)[labels == c].mean(0) for c in range(3)]
     cosines = [abs(float(m @ mean / m.norm() / mean.norm())) for m in means]
-    assert found == pytest.approx(sum(cosines) / 3, rel=1e-4)
+    assert measured == pytest.approx(sum(cosines) / 3, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,6 @@ def test_nc5_is_the_angle_of_the_other_mean() -> None:
         (lambda: CollapseDetector(nn.Conv2d(1, 1, 1)).nc5([]), "a fitted detector"),
     ],
 )
-def test_what_cannot_be_scored_is_one_line(use: object, words: str) -> None:
+def test_wrong_use_of_the_detector_raises_in_one_line(use: object, words: str) -> None:
     with pytest.raises(nclab.NclabError, match=words):
         use()  # type: ignore[operator]

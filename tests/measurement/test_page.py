@@ -38,11 +38,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """A measurement of arrays, of one layer and of two as pages."""
     path = tmp_path_factory.mktemp("pages") / "page.html"
     every: list[Any] = [COLLAPSE, report(["act"]), report(["<b>", "act"])]
-    found = []
+    result = []
     for measured in every:
         measured.to_html(path)
-        found.append(path.read_text())
-    return found
+        result.append(path.read_text())
+    return result
 
 
 def test_plot_gives_a_figure_and_its_panels() -> None:
@@ -66,13 +66,13 @@ def test_a_page_is_one_small_file_with_everything(pages: list[str]) -> None:
 
 
 def test_a_page_of_one_layer_says_what_its_numbers_mean(pages: list[str]) -> None:
-    _, one, two = pages
-    assert "<h1>Neural collapse of layer act</h1>" in one
-    assert '<td class="meaning">smallest mean cosine within a class</td>' in one
-    assert "Layers: 1 = &lt;b&gt;, 2 = act." in two
+    _, one_layer, two_layers = pages
+    assert "<h1>Neural collapse of layer act</h1>" in one_layer
+    assert '<td class="meaning">smallest mean cosine within a class</td>' in one_layer
+    assert "Layers: 1 = &lt;b&gt;, 2 = act." in two_layers
 
 
 def test_notebooks_see_the_map_and_the_table() -> None:
-    seen = COLLAPSE._repr_html_()
-    assert seen.startswith("<table>")
-    assert seen.endswith("</svg>")
+    shown = COLLAPSE._repr_html_()
+    assert shown.startswith("<table>")
+    assert shown.endswith("</svg>")

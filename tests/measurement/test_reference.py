@@ -1,4 +1,4 @@
-"""Other data against the class means of training: every number by a slow loop, and by hand."""
+"""Test data compared with the class means of training data."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ BIAS = torch.randn(C, generator=GENERATOR, dtype=torch.float64)
 
 
 def cloud(counts: list[int], noise: float, seed: int, shift: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Points around the means, so many of each class."""
+    """Return `counts` points of each class around its mean."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
     order = torch.randperm(len(labels), generator=generator)
@@ -40,21 +40,21 @@ TESTS = {
 
 
 def slow(train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> dict[str, float]:
-    """The definitions, a sample at a time, in plain Python."""
+    """Return the metrics by their definitions, sample by sample in plain Python."""
     rows, labels = (part.tolist() for part in train)
     classes = sorted(set(labels))
 
     def mean(points: list[list[float]]) -> list[float]:
         return [sum(column) / len(points) for column in zip(*points, strict=True)]
 
-    def square(one: list[float], other: list[float]) -> float:
-        return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+    def square(first: list[float], other: list[float]) -> float:
+        return sum((a - b) ** 2 for a, b in zip(first, other, strict=True))
 
     groups = {c: [r for r, y in zip(rows, labels, strict=True) if y == c] for c in classes}
     mu = {c: mean(groups[c]) for c in classes}
     centre = mean(list(mu.values()))
     spread = sum(square(mu[c], centre) for c in classes) / len(classes)
-    others, own = (part.tolist() for part in test)
+    others, true_labels = (part.tolist() for part in test)
     nearest = [min(classes, key=lambda c: square(row, mu[c])) for row in others]
     scores = [
         [
@@ -65,20 +65,21 @@ def slow(train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> dict[str,
     ]
     decided = [max(range(C), key=lambda c: z[c]) for z in scores]
     count = len(others)
-    strong = sum(square(row, mu[y]) for row, y in zip(others, own, strict=True)) / count
+    strong = sum(square(row, mu[y]) for row, y in zip(others, true_labels, strict=True)) / count
     weak = 0.0
     for c in classes:
         cluster = [row for row, near in zip(others, nearest, strict=True) if near == c]
         if cluster:
             middle = mean(cluster)
             weak += sum(square(row, middle) for row in cluster)
-    here = sorted(set(own))
-    parts = {c: [r for r, y in zip(others, own, strict=True) if y == c] for c in here}
+    here = sorted(set(true_labels))
+    parts = {c: [r for r, y in zip(others, true_labels, strict=True) if y == c] for c in here}
     shift = sum(square(mean(parts[c]), mu[c]) for c in here) / len(here)
     inside = {c: sum(square(r, mean(parts[c])) for r in parts[c]) / len(parts[c]) for c in here}
     before = {c: sum(square(r, mu[c]) for r in groups[c]) / len(groups[c]) for c in here}
     return {
-        "reference_ncc_accuracy": sum(a == b for a, b in zip(nearest, own, strict=True)) / count,
+        "reference_ncc_accuracy": sum(a == b for a, b in zip(nearest, true_labels, strict=True))
+        / count,
         "reference_ncc_agreement": sum(a == b for a, b in zip(nearest, decided, strict=True))
         / count,
         "strong_test_collapse": strong / spread,
@@ -95,29 +96,29 @@ def against(test: tuple[Tensor, Tensor], reference: Any = None, **options: Any) 
 
 
 @pytest.mark.parametrize("name", TESTS)
-def test_every_number_is_that_of_the_slow_loop(name: str) -> None:
-    found = against(TESTS[name]).values
+def test_every_metric_equals_a_slow_loop(name: str) -> None:
+    measured = against(TESTS[name]).values
     for metric, value in slow(TRAIN, TESTS[name]).items():
-        assert found[metric] == pytest.approx(value, rel=1e-10), metric
-    assert {metric.name for metric in REFERENCE_METRICS} <= set(found)
+        assert measured[metric] == pytest.approx(value, rel=1e-10), metric
+    assert {metric.name for metric in REFERENCE_METRICS} <= set(measured)
 
 
 @pytest.mark.parametrize("name", TESTS)
-def test_around_any_points_is_never_farther_than_around_the_own_mean(name: str) -> None:
-    found = against(TESTS[name])
-    weak, strong = found.weak_test_collapse, found.strong_test_collapse
+def test_weak_test_collapse_is_at_most_strong_test_collapse(name: str) -> None:
+    measured = against(TESTS[name])
+    weak, strong = measured.weak_test_collapse, measured.strong_test_collapse
     assert weak is not None
     assert strong is not None
     assert weak <= strong
 
 
 def test_training_against_itself() -> None:
-    found = against(TRAIN)
-    assert found.strong_test_collapse == pytest.approx(found.nc1_trace_ratio, rel=1e-10)
-    assert found.reference_ncc_accuracy == found.nc4_ncc_accuracy
-    assert found.reference_ncc_agreement == found.nc4_agreement
-    assert found.reference_mean_shift == pytest.approx(0, abs=1e-20)
-    assert found.reference_spread_ratio == pytest.approx(1, rel=1e-12)
+    measured = against(TRAIN)
+    assert measured.strong_test_collapse == pytest.approx(measured.nc1_trace_ratio, rel=1e-10)
+    assert measured.reference_ncc_accuracy == measured.nc4_ncc_accuracy
+    assert measured.reference_ncc_agreement == measured.nc4_agreement
+    assert measured.reference_mean_shift == pytest.approx(0, abs=1e-20)
+    assert measured.reference_spread_ratio == pytest.approx(1, rel=1e-12)
 
 
 def test_a_closed_form() -> None:
@@ -136,15 +137,17 @@ def test_a_closed_form() -> None:
 @pytest.mark.parametrize("change", ["rotation", "translation", "scale", "order"])
 def test_invariances(change: str) -> None:
     (a, y), (b, z) = TRAIN, TESTS["unbalanced"]
-    turn = torch.linalg.qr(torch.randn(D, D, generator=torch.Generator().manual_seed(9)).double()).Q
+    rotation = torch.linalg.qr(
+        torch.randn(D, D, generator=torch.Generator().manual_seed(9)).double()
+    ).Q
     order = torch.randperm(len(z), generator=torch.Generator().manual_seed(9))
     changes: dict[str, Any] = {
-        "rotation": ((a @ turn, y), (b @ turn, z)),
+        "rotation": ((a @ rotation, y), (b @ rotation, z)),
         "translation": ((a + 5, y), (b + 5, z)),
         "scale": ((a * 17, y), (b * 17, z)),
         "order": ((a, y), (b[order], z[order])),
     }
-    names = [one.name for one in REFERENCE_METRICS if one.name != "reference_ncc_agreement"]
+    names = [first.name for first in REFERENCE_METRICS if first.name != "reference_ncc_agreement"]
     before = nclab.measure_features(b, z, reference=nclab.measure_features(a, y)).values
     train, test = changes[change]
     after = nclab.measure_features(*test, reference=nclab.measure_features(*train)).values
@@ -158,8 +161,8 @@ def test_batches_moments_and_measurements_agree() -> None:
     batches = [(rows[i : i + 5], labels[i : i + 5]) for i in range(0, len(rows), 5)]
     collapse = nclab.measure_features(*TRAIN)
     for reference in (collapse, collapse.moments):
-        found = nclab.measure_features(batches, weight=WEIGHT, bias=BIAS, reference=reference)
-        assert_same(found.values, whole, relative=1e-10)
+        measured = nclab.measure_features(batches, weight=WEIGHT, bias=BIAS, reference=reference)
+        assert_same(measured.values, whole, relative=1e-10)
 
 
 def test_merged_looks_are_those_of_all() -> None:
@@ -181,10 +184,12 @@ def test_a_reference_that_lacks_a_class() -> None:
     keep = labels != 1
     reference = nclab.measure_features(rows[keep], labels[keep], num_classes=C, allow_missing=True)
     test = TESTS["a class without samples"]
-    found = against(test, reference)
+    measured = against(test, reference)
     expected = slow((rows[keep], labels[keep]), test)
-    assert found.strong_test_collapse == pytest.approx(expected["strong_test_collapse"], rel=1e-10)
-    assert found.reference_ncc_accuracy == expected["reference_ncc_accuracy"]
+    assert measured.strong_test_collapse == pytest.approx(
+        expected["strong_test_collapse"], rel=1e-10
+    )
+    assert measured.reference_ncc_accuracy == expected["reference_ncc_accuracy"]
     with pytest.raises(nclab.DataError, match="that the reference has samples of, got class 1"):
         against(TESTS["balanced"], reference)
 
@@ -246,27 +251,27 @@ def test_the_picture_of_two_sets_has_a_line_for_each() -> None:
     model = Net()
     report = nclab.measure(model, [TRAIN], test=[TESTS["balanced"]], layers="all")
     panels = [panel for panel in report._picture().panels if isinstance(panel, Panel)]
-    labels = [one.label for panel in panels for one in panel.series]
+    labels = [first.label for panel in panels for first in panel.series]
     assert "min_intra, train" in labels
     assert "min_intra, test" in labels
     assert "reference_ncc_accuracy, test" in labels
-    one = nclab.measure(model, [TRAIN], test=[TESTS["a class without samples"]])
-    titles = [panel.title for panel in one._picture().panels]
+    first = nclab.measure(model, [TRAIN], test=[TESTS["a class without samples"]])
+    titles = [panel.title for panel in first._picture().panels]
     assert titles[:2] == ["cosines between classes, train", "cosines between classes, test"]
-    assert not any(math.isnan(value) for value in one.last.values.values() if value is not None)
+    assert not any(math.isnan(value) for value in first.last.values.values() if value is not None)
 
 
-def test_beside_a_reference_error_bars_say_what_they_do_not_know() -> None:
+def test_metrics_of_a_reference_have_no_interval() -> None:
     train = nclab.measure_features(*TRAIN)
-    found = nclab.measure_features(
+    measured = nclab.measure_features(
         *TESTS["balanced"], reference=train, intervals=True, shuffled_labels=True
     )
-    assert found.intervals is not None
-    assert "cdnv" in found.intervals
-    assert found.no_interval["strong_test_collapse"].startswith(
+    assert measured.intervals is not None
+    assert "cdnv" in measured.intervals
+    assert measured.no_interval["strong_test_collapse"].startswith(
         "the sampling error of the reference"
     )
-    assert "reference_ncc_agreement" not in found.no_interval, "it was not measured"
-    assert "no interval, the sampling error of the reference" in str(found)
+    assert "reference_ncc_agreement" not in measured.no_interval, "it was not measured"
+    assert "no interval, the sampling error of the reference" in str(measured)
     plain = nclab.measure_features(*TESTS["balanced"], reference=train)
-    assert_same(found.values, plain.values, relative=0, absolute=0)
+    assert_same(measured.values, plain.values, relative=0, absolute=0)

@@ -1,4 +1,4 @@
-"""Report: its table, its rows, and the depth at which the classes come apart."""
+"""Report: its table, rows and effective depth."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ X[:, :CLASSES] += 1.2 * nn.functional.one_hot(Y)
 
 
 def trained(depth: int = 5) -> nn.Sequential:
-    """A chain that has learnt its classes, so that its layers differ."""
+    """Return a chain that has learnt its classes, so that its layers differ."""
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     for index in range(depth):
@@ -37,7 +37,7 @@ REPORT = nclab.measure(MODEL, [(X[:50], Y[:50]), (X[50:], Y[50:])], layers="all"
 
 
 def nearest_centre_accuracy(features: Tensor) -> float:
-    """Straight from the definition, one sample at a time."""
+    """Return the accuracy by its definition, sample by sample."""
     centres = [features[Y.eq(c)].mean(0) for c in range(CLASSES)]
     right = 0
     for row, label in zip(features, Y.tolist(), strict=True):
@@ -47,13 +47,13 @@ def nearest_centre_accuracy(features: Tensor) -> float:
 
 
 def accuracies() -> list[float]:
-    """Of every measured layer, by hand."""
-    found, hidden = [], X
+    """Return the accuracy of every measured layer."""
+    measured, hidden = [], X
     for module in list(MODEL)[:-1]:
         hidden = module(hidden).detach()
         if isinstance(module, nn.ReLU):
-            found.append(nearest_centre_accuracy(hidden))
-    return found
+            measured.append(nearest_centre_accuracy(hidden))
+    return measured
 
 
 def test_effective_depth_by_hand() -> None:
@@ -78,7 +78,7 @@ def test_effective_depth_needs_a_second_pass() -> None:
     assert "effective depth" not in str(report)
 
 
-def test_the_table_shows_every_layer_and_what_needs_saying() -> None:
+def test_the_table_shows_every_layer_and_remark() -> None:
     text = str(REPORT)
     lines = text.splitlines()
     for layer in REPORT.layers:
@@ -90,7 +90,7 @@ def test_the_table_shows_every_layer_and_what_needs_saying() -> None:
     assert all(len(line) <= 100 for line in lines)
 
 
-def test_the_table_of_long_names_keeps_them() -> None:
+def test_the_table_shows_long_names_completely() -> None:
     name = "a_body_with_a_rather_long_name"
     model = nn.Sequential()
     for part in (f"{name}_1", f"{name}_2", f"{name}_3"):
@@ -136,7 +136,7 @@ def test_a_report_cannot_be_changed() -> None:
         REPORT.classifier = "other"  # type: ignore[misc]
 
 
-def test_html_escapes_what_users_wrote() -> None:
+def test_html_escapes_text_from_users() -> None:
     name = "<script>alert('x')</script>"
     model = nn.Sequential()
     model.add_module(name, nn.Linear(6, 6))
@@ -155,7 +155,7 @@ def test_a_prompt_shows_tables() -> None:
     assert repr(REPORT.certificate()) == str(REPORT.certificate())
 
 
-def test_a_depth_that_no_layer_reaches_is_said() -> None:
+def test_the_summary_says_that_no_layer_reaches_the_depth() -> None:
     torch.manual_seed(0)
     untrained = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 9), nn.ReLU())
     untrained.add_module("head", nn.Linear(9, CLASSES))
@@ -175,8 +175,12 @@ def test_a_report_as_plain_values() -> None:
     x, y = torch.randn(60, 4, generator=generator), torch.arange(60) % 3
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     report = nclab.measure(net, [(x[:40], y[:40])], test=[(x[40:], y[40:])], layers="all")
-    found = json.loads(json.dumps(report.to_dict()))
-    assert found["layers"] == [json.loads(json.dumps(one.to_dict())) for one in report.layers]
-    assert found["test"]["layers"][-1]["split"] == "test"
-    assert (found["classifier"], found["samples"], found["test"]["samples"]) == ("2", 40, 20)
-    assert found["test"]["test"] is None
+    measured = json.loads(json.dumps(report.to_dict()))
+    assert measured["layers"] == [json.loads(json.dumps(one.to_dict())) for one in report.layers]
+    assert measured["test"]["layers"][-1]["split"] == "test"
+    assert (measured["classifier"], measured["samples"], measured["test"]["samples"]) == (
+        "2",
+        40,
+        20,
+    )
+    assert measured["test"]["test"] is None

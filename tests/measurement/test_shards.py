@@ -1,4 +1,4 @@
-"""measure_shards: many files give what one array gives, under every engine."""
+"""measure_shards gives the values of one array, with every engine."""
 
 import itertools
 import os
@@ -33,7 +33,7 @@ PARTS = 7
 
 
 def write(folder: Path, parts: int = PARTS, suffix: str = ".safetensors") -> list[Path]:
-    """The cloud in so many files of unequal size."""
+    """Write the cloud to files of unequal size."""
     ends = np.linspace(0, len(DATA.labels), parts + 1).astype(int)
     ends[1:-1] = np.sort(ends[1:-1] + np.arange(parts - 1) % 3).clip(max=ends[-1])
     files = []
@@ -67,8 +67,8 @@ def save(file: Path, rows: torch.Tensor, labels: torch.Tensor) -> Path:
     return file
 
 
-def same(found: nclab.Collapse, expected: nclab.Collapse) -> None:
-    same_numbers(found.to_dict(), expected.to_dict())
+def same(result: nclab.Collapse, expected: nclab.Collapse) -> None:
+    same_numbers(result.to_dict(), expected.to_dict())
 
 
 def same_numbers(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
@@ -79,59 +79,61 @@ def same_numbers(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 
 def flat(value: Any) -> list[Any]:
-    """All numbers in a value, in order."""
+    """Return all numbers in a value, in order."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
-        return [number for one in value for number in flat(one)]
+        return [number for item in value for number in flat(item)]
     return [value] if isinstance(value, int | float) else []
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".npz", ".npy", ".parquet", ".arrow"])
 def test_shards_equal_one_shot(tmp_path: Path, suffix: str) -> None:
     write(tmp_path, suffix=suffix)
-    found = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=0)
-    same(found, nclab.measure_features(*DATA))
+    result = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=0)
+    same(result, nclab.measure_features(*DATA))
 
 
 def test_64_shards_in_two_processes_equal_one_shot(tmp_path: Path) -> None:
     write(tmp_path, parts=64)
-    found = nclab.measure_shards(f"{tmp_path}/*.safetensors", DATA.weight, DATA.bias, workers=2)
-    same(found, nclab.measure_features(*DATA))
+    result = nclab.measure_shards(f"{tmp_path}/*.safetensors", DATA.weight, DATA.bias, workers=2)
+    same(result, nclab.measure_features(*DATA))
 
 
 def test_one_pass_alone(tmp_path: Path) -> None:
     write(tmp_path)
-    found = nclab.measure_shards(tmp_path, second_pass=False, workers=0)
-    same(found, nclab.measure_features(DATA.features, DATA.labels, second_pass=False))
+    result = nclab.measure_shards(tmp_path, second_pass=False, workers=0)
+    same(result, nclab.measure_features(DATA.features, DATA.labels, second_pass=False))
 
 
-def test_a_truncated_shard_is_named_and_can_be_left_out(tmp_path: Path) -> None:
+def test_the_error_of_a_truncated_shard_names_it_and_skip_bad_leaves_it_out(tmp_path: Path) -> None:
     files = write(tmp_path)
     files[2].write_bytes(files[2].read_bytes()[:-8])
     with pytest.raises(DataError, match=r"part-2\.safetensors: .*cut short"):
         nclab.measure_shards(tmp_path, workers=0)
-    found = nclab.measure_shards(tmp_path, workers=0, skip_bad=True)
+    result = nclab.measure_shards(tmp_path, workers=0, skip_bad=True)
     files.pop(2).unlink()
-    rest = nclab.measure_shards(tmp_path, workers=0)
-    same(found, rest)
-    assert "part-2.safetensors" in found.warnings[0]
+    others = nclab.measure_shards(tmp_path, workers=0)
+    same(result, others)
+    assert "part-2.safetensors" in result.warnings[0]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_what_breaks_in_the_middle_leaves_nothing_behind(tmp_path: Path, workers: int) -> None:
+def test_a_shard_that_fails_in_the_middle_is_left_out_completely(
+    tmp_path: Path, workers: int
+) -> None:
     files = write(tmp_path)
     rows = torch.full((4, DATA.features.shape[1]), torch.nan)
     save(files[3], rows, torch.tensor([0, 1, 2, 0]))
     with pytest.raises(DataError, match=r"part-3\.safetensors: .*nan"):
         nclab.measure_shards(tmp_path, workers=workers)
-    found = nclab.measure_shards(tmp_path, workers=workers, skip_bad=True)
+    result = nclab.measure_shards(tmp_path, workers=workers, skip_bad=True)
     files[3].unlink()
-    same(found, nclab.measure_shards(tmp_path, workers=workers))
-    assert "part-3" in found.warnings[0]
+    same(result, nclab.measure_shards(tmp_path, workers=workers))
+    assert "part-3" in result.warnings[0]
 
 
-def test_absent_classes_are_refused_before_the_features_are_read(
+def test_absent_classes_raise_before_the_features_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path)
@@ -150,14 +152,14 @@ def test_a_worker_that_dies_is_replaced(
         request.getfixturevalue("ray_cluster")
     write(tmp_path, parts=64)
     monkeypatch.setattr(module, "first_round", dies_once)
-    found = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=2, engine=engine)
+    result = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=2, engine=engine)
     monkeypatch.undo()
     assert (tmp_path / "died").exists()
-    same(found, nclab.measure_features(*DATA))
+    same(result, nclab.measure_features(*DATA))
 
 
 def dies_once(report: Any, shards: Any, plan: Any) -> Any:
-    """As the first round, but the first worker that begins it is killed."""
+    """Make the first pass, but kill the first worker that starts it."""
     mark = Path(shards[0]).parent / "died"
     if not mark.exists():
         mark.touch()
@@ -166,13 +168,13 @@ def dies_once(report: Any, shards: Any, plan: Any) -> Any:
 
 
 @pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.slow)])
-def test_a_driver_that_is_killed_loses_nothing(
+def test_a_killed_measurement_continues_with_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, engine: str
 ) -> None:
     if engine == "ray":
         pytest.importorskip("ray", reason="ray is not installed")
         request.getfixturevalue("ray_cluster")
-    shards, kept = tmp_path / "shards", tmp_path / "kept"
+    shards, store = tmp_path / "shards", tmp_path / "kept"
     shards.mkdir()
     write(shards, parts=16)
     command = [sys.executable, "-m", "tests.measurement.stuck_driver", str(tmp_path), engine]
@@ -184,80 +186,82 @@ def test_a_driver_that_is_killed_loses_nothing(
         time.sleep(0.02)
     os.killpg(driver.pid, signal.SIGKILL)
     assert driver.wait() == -signal.SIGKILL
-    parts = len(list(kept.iterdir()))
+    parts = len(list(store.iterdir()))
     assert parts >= 8  # those of the first round
 
     monkeypatch.setattr(module, "first_round", stuck_driver.never_again)
-    found = nclab.measure_shards(
-        shards, DATA.weight, DATA.bias, workers=2, engine=engine, keep=kept
+    result = nclab.measure_shards(
+        shards, DATA.weight, DATA.bias, workers=2, engine=engine, keep=store
     )
     monkeypatch.undo()
-    same(found, nclab.measure_features(*DATA))
-    assert not list(kept.iterdir())
+    same(result, nclab.measure_features(*DATA))
+    assert not list(store.iterdir())
 
 
-def test_kept_parts_are_those_of_the_same_files_and_options(tmp_path: Path) -> None:
+def test_stored_parts_are_used_only_for_the_same_files_and_options(tmp_path: Path) -> None:
     [file, *_] = write(tmp_path)
     plan = Plan(None, MeasureOptions(num_classes=3))
-    kept = PartStore(tmp_path / "kept")
-    key = kept.key("work", plan, [file])
-    assert key == kept.key("work", plan, [file])
-    assert kept.read(key) is None
+    store = PartStore(tmp_path / "kept")
+    key = store.key("work", plan, [file])
+    assert key == store.key("work", plan, [file])
+    assert store.read(key) is None
     part = ReadPart({"x": "é"}, {"a": torch.arange(3)}, second_pass={"b": torch.eye(2)})
-    kept.write(key, part)
+    store.write(key, part)
     again = PartStore(tmp_path / "kept").read(key)
     assert again is not None
     assert again.bad == part.bad
     assert again.logits is None
     assert torch.equal((again.moments or {})["a"], torch.arange(3))
     (tmp_path / "kept" / f"{key}.part.safetensors").write_bytes(b"cut")
-    assert kept.read(key) is None
+    assert store.read(key) is None
     os.utime(file, ns=(1, 1))
     others = [
-        kept.key("work", plan, [file]),
-        kept.key("other", plan, [file]),
-        kept.key("work", replace(plan, skip_bad=True), [file]),
-        kept.key("work", plan, [file], {"means": torch.eye(2)}),
-        kept.key("work", plan, [file], {"means": 2 * torch.eye(2)}),
+        store.key("work", plan, [file]),
+        store.key("other", plan, [file]),
+        store.key("work", replace(plan, skip_bad=True), [file]),
+        store.key("work", plan, [file], {"means": torch.eye(2)}),
+        store.key("work", plan, [file], {"means": 2 * torch.eye(2)}),
     ]
     assert len({key, *others}) == 6
 
 
-def test_keys_of_kept_parts_are_the_same_in_every_process() -> None:
-    """All that a plan may hold: also functions of metrics, and the second pass of a reference."""
+def test_keys_of_stored_parts_are_equal_in_every_process() -> None:
+    """A plan may hold functions of metrics and the second pass of a reference."""
 
     class Spy:
         def __init__(self) -> None:
             self.told: list[bytes] = []
 
-        def update(self, told: Any) -> None:
-            self.told.append(bytes(told))
+        def update(self, digested: Any) -> None:
+            self.told.append(bytes(digested))
 
     reference = nclab.measure_features(*DATA, metrics="all", intervals=True)
     options = MeasureOptions.checked(metrics="all", intervals=True, reference=reference)
     plan = Plan(None, options)
     spy = Spy()
     _add_to_digest(spy, plan)
-    assert not [told for told in spy.told if b" at 0x" in told]
+    assert not [digested for digested in spy.told if b" at 0x" in digested]
     other = Spy()
     _add_to_digest(other, replace(plan, options=replace(options, extra_metrics=())))
     assert spy.told != other.told
 
 
-@pytest.mark.parametrize("place", [0, 3, PARTS - 1])
+@pytest.mark.parametrize("index", [0, 3, PARTS - 1])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_file_of_another_dimension_is_named_wherever_it_is(
-    tmp_path: Path, place: int, workers: int
+def test_the_error_names_the_file_of_another_dimension(
+    tmp_path: Path, index: int, workers: int
 ) -> None:
-    """The first one, or that of another worker, does not make all others the odd ones."""
-    odd = write(tmp_path)[place]
+    """The file may be the first, or belong to another worker."""
+    odd = write(tmp_path)[index]
     labels = torch.arange(6) % DATA.weight.shape[0]
     save(odd, torch.ones(6, DATA.features.shape[1] + 2), labels)
     with pytest.raises(DataError, match=rf"{odd.name}: Expected features of dimension \d+, got"):
         nclab.measure_shards(tmp_path, workers=workers)
-    found = nclab.measure_shards(tmp_path, workers=workers, skip_bad=True)
-    assert found.dim == DATA.features.shape[1]
-    assert [odd.name in said for said in found.warnings if said.startswith("Left out")] == [True]
+    result = nclab.measure_shards(tmp_path, workers=workers, skip_bad=True)
+    assert result.dim == DATA.features.shape[1]
+    left_out = [message for message in result.warnings if message.startswith("Left out")]
+    assert len(left_out) == 1
+    assert odd.name in left_out[0]
 
 
 def test_an_error_counts_rows_in_its_own_file(tmp_path: Path) -> None:
@@ -270,7 +274,7 @@ def test_an_error_counts_rows_in_its_own_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("skip_bad", [False, True])
-def test_a_file_that_a_worker_does_not_see_is_never_left_out(
+def test_a_file_that_a_worker_does_not_see_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skip_bad: bool
 ) -> None:
     files = write(tmp_path)
@@ -286,7 +290,7 @@ def test_a_file_that_a_worker_does_not_see_is_never_left_out(
         nclab.measure_shards(tmp_path, workers=0, skip_bad=skip_bad)
 
 
-def test_groups_share_the_rows() -> None:
+def test_workers_share_the_rows() -> None:
     shards = {Path(str(number)): 10 for number in range(10)}
     groups = module._groups(shards, 3)
     assert [path for group in groups for path in group] == list(shards)
@@ -294,7 +298,7 @@ def test_groups_share_the_rows() -> None:
     assert len(module._groups(shards, 99)) == 10
 
 
-def test_bad_input_is_one_line(tmp_path: Path) -> None:
+def test_bad_input_raises_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file matches"):
         nclab.measure_shards(f"{tmp_path}/*.npz")
     with pytest.raises(DataError, match=r"Expected shards .* in .*, got none"):
@@ -319,26 +323,26 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
         nclab.measure_shards(alone)
 
 
-def test_labels_that_are_no_classes_are_one_line(tmp_path: Path) -> None:
-    one, two = write(tmp_path, parts=2)
+def test_labels_that_are_not_class_numbers_raise(tmp_path: Path) -> None:
+    first, second = write(tmp_path, parts=2)
     rows = torch.zeros(2, DATA.features.shape[1])
-    save(two, rows, torch.tensor([0, 10**15]))  # 8 PB of counts
+    save(second, rows, torch.tensor([0, 10**15]))  # 8 PB of counts
     with pytest.raises(DataError, match=r"part-1\..*class numbers, got 1000000000000000"):
         nclab.measure_shards(tmp_path, workers=0)
-    found = nclab.measure_shards(tmp_path, workers=0, skip_bad=True)
-    same(found, nclab.measure_shards(one, workers=0))
-    save(two, rows, torch.tensor([0.0, 1.0]))
+    result = nclab.measure_shards(tmp_path, workers=0, skip_bad=True)
+    same(result, nclab.measure_shards(first, workers=0))
+    save(second, rows, torch.tensor([0.0, 1.0]))
     with pytest.raises(DataError, match=r"got float32\. .* labels\.argmax\(1\)\.$"):
         nclab.measure_shards(tmp_path, workers=0)
 
 
-def test_no_label_is_ignored_where_none_is_to_be(tmp_path: Path) -> None:
+def test_no_label_is_ignored_if_ignore_index_is_none(tmp_path: Path) -> None:
     write(tmp_path)
-    found = nclab.measure_shards(tmp_path, ignore_index=None, workers=0)
-    same(found, nclab.measure_shards(tmp_path, workers=0))
+    result = nclab.measure_shards(tmp_path, ignore_index=None, workers=0)
+    same(result, nclab.measure_shards(tmp_path, workers=0))
 
 
-def test_a_file_that_is_given_twice_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_is_given_twice(tmp_path: Path) -> None:
     files = write(tmp_path)
     same_file = tmp_path / "x" / ".." / files[0].name
     (tmp_path / "x").mkdir()
@@ -350,7 +354,7 @@ def test_a_file_that_is_given_twice_is_named(tmp_path: Path) -> None:
     assert f"{files[0].name} twice" in " ".join(done.err.split())
 
 
-def test_where_all_files_are_left_out_it_says_why(tmp_path: Path) -> None:
+def test_the_error_says_why_all_files_were_left_out(tmp_path: Path) -> None:
     file = tmp_path / "part-0.safetensors"
     save(file, DATA.features, DATA.labels[:-1])
     with pytest.raises(DataError, match=r"can be read, got none: .*part-0.*one label per row"):
@@ -360,18 +364,20 @@ def test_where_all_files_are_left_out_it_says_why(tmp_path: Path) -> None:
         nclab.measure_shards(tmp_path, workers=0, skip_bad=True)
 
 
-def test_progress_is_told_within_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_within_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     [file] = write(tmp_path, parts=1)
     monkeypatch.setattr(shard_workers, "COMPILED_SIZE", 1)
     monkeypatch.setattr(shard_workers, "PRODUCTS", 5 * 7 * 19)
     plan = Plan(None, MeasureOptions(num_classes=5))
-    told: list[int] = []
-    first_round(told.append, [str(file)], plan)
-    assert told == [20, 40, 45]
+    reported: list[int] = []
+    first_round(reported.append, [str(file)], plan)
+    assert reported == [20, 40, 45]
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".npy"])
-def test_names_as_labels_are_refused_in_one_line(tmp_path: Path, suffix: str) -> None:
+def test_names_as_labels_raise(tmp_path: Path, suffix: str) -> None:
     names = np.array(["a", "b", "a"])
     rows = np.zeros((3, 2))
     if suffix == ".npz":
@@ -383,7 +389,7 @@ def test_names_as_labels_are_refused_in_one_line(tmp_path: Path, suffix: str) ->
         nclab.measure_shards(tmp_path, workers=0)
 
 
-def test_missing_labels_of_a_column_are_refused(tmp_path: Path) -> None:
+def test_missing_labels_in_a_column_raise(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
@@ -395,7 +401,7 @@ def test_missing_labels_of_a_column_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("features", "said"),
+    ("features", "message"),
     [
         # 8 numbers in 2 rows would be 4 a row.
         ([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0, 5.0]], "lists of equal length .*, got 3 to 5"),
@@ -404,75 +410,73 @@ def test_missing_labels_of_a_column_are_refused(tmp_path: Path) -> None:
         ([[1.0, 2.0], None], "lists of equal length as features, got missing"),
     ],
 )
-def test_lists_of_unequal_length_are_refused(
-    tmp_path: Path, features: list[Any], said: str
-) -> None:
+def test_lists_of_unequal_length_raise(tmp_path: Path, features: list[Any], message: str) -> None:
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
     table = arrow.table({"features": features, "labels": [0, 1]})
     pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         nclab.measure_shards(tmp_path, workers=0)
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.uint32, np.uint64])
 def test_rare_classes_of_unsigned_labels(tmp_path: Path, kind: Any) -> None:
     features, labels, weight, bias = DATA
-    kept = (labels != 2) | (torch.arange(len(labels)) < len(labels) // 2)
-    features, labels = features[kept], labels[kept]
+    keep = (labels != 2) | (torch.arange(len(labels)) < len(labels) // 2)
+    features, labels = features[keep], labels[keep]
     fewest = int(labels.bincount().min()) + 1
     np.savez(tmp_path / "part.npz", X=features.numpy(), y=labels.numpy().astype(kind))
-    found = nclab.measure_shards(tmp_path, weight, bias, workers=0, min_count=fewest)
+    result = nclab.measure_shards(tmp_path, weight, bias, workers=0, min_count=fewest)
     expected = nclab.measure_features(features, labels, weight, bias, min_count=fewest)
-    assert found.left_out == expected.left_out != ()
-    same_numbers(found.scalars(), expected.scalars())
+    assert result.left_out == expected.left_out != ()
+    same_numbers(result.scalars(), expected.scalars())
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_dearer_metrics_and_intervals_equal_one_shot(tmp_path: Path, workers: int) -> None:
-    """The samples are dealt to the same groups, wherever files begin."""
+def test_extra_metrics_and_intervals_equal_one_shot(tmp_path: Path, workers: int) -> None:
+    """Samples belong to the same groups, however they are split into files."""
     write(tmp_path)
     options: dict[str, Any] = {"metrics": "all", "intervals": True}
-    found = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=workers, **options)
+    result = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=workers, **options)
     expected = nclab.measure_features(*DATA, **options)
     assert expected.intervals
-    same(found, expected)
-    assert found.intervals is not None
-    assert found.intervals.keys() == expected.intervals.keys()
-    assert found.no_interval == expected.no_interval
+    same(result, expected)
+    assert result.intervals is not None
+    assert result.intervals.keys() == expected.intervals.keys()
+    assert result.no_interval == expected.no_interval
 
 
-def test_a_single_metric_and_groups_of_ones_own_number(tmp_path: Path) -> None:
+def test_a_single_metric_and_a_chosen_number_of_groups(tmp_path: Path) -> None:
     write(tmp_path)
     options: dict[str, Any] = {"metrics": ["rankme"], "intervals": 6, "second_pass": False}
-    found = nclab.measure_shards(tmp_path, workers=0, **options)
-    same(found, nclab.measure_features(DATA.features, DATA.labels, **options))
+    result = nclab.measure_shards(tmp_path, workers=0, **options)
+    same(result, nclab.measure_features(DATA.features, DATA.labels, **options))
 
 
-def test_a_broken_file_leaves_the_intervals_of_the_rest(tmp_path: Path) -> None:
+def test_a_broken_file_does_not_change_the_other_intervals(tmp_path: Path) -> None:
     files = write(tmp_path)
     rows = torch.as_tensor(DATA.features[:9]).clone()
     rows[4, 2] = torch.nan
     save(files[2], rows, torch.as_tensor(DATA.labels[:9]).clone())
-    found = nclab.measure_shards(tmp_path, workers=0, skip_bad=True, intervals=True)
-    assert found.intervals is not None
-    low, high = found.intervals["nc1_trace_ratio"][:2]
-    assert low < found.nc1_trace_ratio < high  # type: ignore[operator]
+    result = nclab.measure_shards(tmp_path, workers=0, skip_bad=True, intervals=True)
+    assert result.intervals is not None
+    low, high = result.intervals["nc1_trace_ratio"][:2]
+    assert low < result.nc1_trace_ratio < high  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_other_data_beside_a_reference(tmp_path: Path, workers: int) -> None:
+def test_shards_with_a_reference(tmp_path: Path, workers: int) -> None:
     train = nclab.measure_features(*DATA)
     write(tmp_path)
     few = sorted(tmp_path.iterdir())[:2]
-    found = nclab.measure_shards(few, DATA.weight, DATA.bias, workers=workers, reference=train)
-    rows = found.samples
+    result = nclab.measure_shards(few, DATA.weight, DATA.bias, workers=workers, reference=train)
+    rows = result.samples
     expected = nclab.measure_features(
         DATA.features[:rows], DATA.labels[:rows], DATA.weight, DATA.bias, reference=train
     )
-    assert found.reference_ncc_accuracy is not None
-    same(found, expected)
+    assert result.reference_ncc_accuracy is not None
+    same(result, expected)
 
 
 def test_files_of_another_byte_order_are_read(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The null: shuffled labels, beside the true ones."""
+"""Measurements with shuffled labels."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from tests.clouds import cloud
 DATA = cloud(num_classes=5, dim=7, per_class=60)
 
 
-def test_arrays_are_shuffled_as_a_whole_however_they_are_sorted() -> None:
+def test_labels_of_arrays_are_shuffled_as_a_whole() -> None:
     order = DATA.labels.argsort()
     collapse = nclab.measure_features(
         DATA.features[order], DATA.labels[order], DATA.weight, metrics="all", shuffled_labels=True
@@ -27,25 +27,29 @@ def test_arrays_are_shuffled_as_a_whole_however_they_are_sorted() -> None:
     assert collapse.shuffled_labels != collapse.values
 
 
-def test_it_is_the_measurement_of_permuted_labels() -> None:
-    """Batches of a list, shuffled within: the same numbers from the permutation by hand."""
+def test_values_equal_a_measurement_of_permuted_labels() -> None:
+    """Labels of batches are shuffled within each batch."""
     from nclab.measurement.resampling import shuffle_generator
 
     batches = list(zip(DATA.features.split(50), DATA.labels.split(50), strict=True))
     shuffled = nclab.measure_features(
         batches, weight=DATA.weight, bias=DATA.bias, shuffled_labels=True
     ).shuffled_labels
-    seen, labels = 0, []
-    for _, own in batches:
-        labels.append(own[torch.randperm(len(own), generator=shuffle_generator(seen))])
-        seen += len(own)
+    rows_before, labels = 0, []
+    for _, batch_labels in batches:
+        labels.append(
+            batch_labels[
+                torch.randperm(len(batch_labels), generator=shuffle_generator(rows_before))
+            ]
+        )
+        rows_before += len(batch_labels)
     expected = nclab.measure_features(DATA.features, torch.cat(labels), DATA.weight, DATA.bias)
     assert shuffled is not None
     for name in ("cdnv", "nc1_trace_pinv", "centred_mean_intra", "loss", "nc4_agreement"):
         assert shuffled[name] == pytest.approx(expected.values[name], rel=1e-9), name
 
 
-def test_batches_of_one_class_each_give_no_null_and_say_so() -> None:
+def test_batches_of_one_class_give_a_warning_and_no_values() -> None:
     order = DATA.labels.argsort()
     batches = list(zip(DATA.features[order].split(60), DATA.labels[order].split(60), strict=True))
     collapse = nclab.measure_features(batches, shuffled_labels=True)
@@ -53,7 +57,7 @@ def test_batches_of_one_class_each_give_no_null_and_say_so() -> None:
     assert NOT_MIXED in collapse.warnings
 
 
-def test_ignored_rows_stay_out() -> None:
+def test_ignored_rows_are_not_shuffled() -> None:
     labels = DATA.labels.clone()
     labels[:100] = -100
     collapse = nclab.measure_features(DATA.features, labels, shuffled_labels=True)
@@ -62,7 +66,7 @@ def test_ignored_rows_stay_out() -> None:
     assert collapse.samples == 200
 
 
-def test_late_bad_labels_are_refused_as_without_a_null() -> None:
+def test_wrong_labels_in_later_batches_raise() -> None:
     labels = DATA.labels.clone()
     labels[-1] = 9
     with pytest.raises(nclab.NclabError, match=r"labels in \[0, 5\), got 9"):
@@ -70,7 +74,7 @@ def test_late_bad_labels_are_refused_as_without_a_null() -> None:
 
 
 @pytest.mark.parametrize(("samples", "classes"), [(24, 3), (24, 5), (60, 3), (66, 5)])
-def test_a_mixed_array_has_a_null_whatever_the_draw(samples: int, classes: int) -> None:
+def test_a_mixed_array_always_has_values_for_shuffled_labels(samples: int, classes: int) -> None:
     features = torch.randn(samples, 5, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(samples) % classes
     assert (

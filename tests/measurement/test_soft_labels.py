@@ -1,4 +1,4 @@
-"""One-hot, smoothed and mixed labels: what is offered, and the loss of soft ones."""
+"""One-hot, smoothed and mixed labels: errors, advice and losses."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,40 +25,40 @@ LOSSES = {"loss", "balanced_loss"}
 
 
 @pytest.mark.parametrize("targets", [MIXED, SMOOTH, ONE_HOT.double(), ONE_HOT])
-def test_the_loss_is_that_of_the_labels_and_the_rest_that_of_the_largest(targets: Any) -> None:
-    found = nclab.measure_features(X, targets, W, B, soft=True)
+def test_the_loss_uses_soft_labels_and_other_metrics_their_largest_class(targets: Any) -> None:
+    measured = nclab.measure_features(X, targets, W, B, soft=True)
     logits = X @ W.T + B
     losses = -(targets * logits.log_softmax(1)).sum(1)
-    assert found.loss == pytest.approx(float(losses.mean()), rel=1e-10)
+    assert measured.loss == pytest.approx(float(losses.mean()), rel=1e-10)
     classes = targets.argmax(1)
     by_class = torch.stack([losses[classes == c].mean() for c in range(C)])
-    assert found.class_loss is not None
-    assert torch.allclose(found.class_loss, by_class, rtol=1e-10)
-    assert found.balanced_loss == pytest.approx(float(by_class.mean()), rel=1e-10)
+    assert measured.class_loss is not None
+    assert torch.allclose(measured.class_loss, by_class, rtol=1e-10)
+    assert measured.balanced_loss == pytest.approx(float(by_class.mean()), rel=1e-10)
     hard = nclab.measure_features(X, classes, W, B)
-    assert_same(found.scalars(), hard.scalars(), relative=1e-12, leaving_out=BOUNDS | LOSSES)
-    assert found.excess_loss is None
+    assert_same(measured.scalars(), hard.scalars(), relative=1e-12, leaving_out=BOUNDS | LOSSES)
+    assert measured.excess_loss is None
     assert (
-        found.notes["excess_loss"]
+        measured.notes["excess_loss"]
         == "the bound holds for hard labels, but the loss is that of soft labels"
     )
     # Bounds on classes are those of the labels' classes; the loss of the labels has its own.
-    certificate, expected = found.certificate(), hard.certificate()
+    certificate, expected = measured.certificate(), hard.certificate()
     assert certificate.loss == pytest.approx(hard.balanced_loss, rel=1e-10)
     assert certificate.alignment_lower.value == pytest.approx(
         expected.alignment_lower.value, abs=1e-9
     )
-    for solved in (certificate, found.certificate(pairs=False)):
+    for solved in (certificate, measured.certificate(pairs=False)):
         assert solved.count_aware is not None
-        assert solved.count_aware.loss == found.loss
-        assert solved.count_aware.optimal_loss <= found.loss
+        assert solved.count_aware.loss == measured.loss
+        assert solved.count_aware.optimal_loss <= measured.loss
     with pytest.raises(nclab.DataError, match="optimal_loss is missing"):
-        replace(found, residuals=None).certificate()
+        replace(measured, residuals=None).certificate()
 
 
 def test_a_tiny_loss_keeps_its_digits() -> None:
-    found = nclab.measure_features(40 * ONE_HOT.double(), ONE_HOT, torch.eye(C), soft=True)
-    assert found.loss == pytest.approx(
+    measured = nclab.measure_features(40 * ONE_HOT.double(), ONE_HOT, torch.eye(C), soft=True)
+    assert measured.loss == pytest.approx(
         (C - 1) * torch.tensor(-40.0).double().exp().item(), rel=1e-9
     )
 
@@ -66,8 +66,8 @@ def test_a_tiny_loss_keeps_its_digits() -> None:
 def test_batches_and_models_agree() -> None:
     batches = [(X[:13], MIXED[:13]), (X[13:], MIXED[13:])]
     whole = nclab.measure_features(X, MIXED, W, B, soft=True)
-    found = nclab.measure_features(batches, weight=W, bias=B, soft=True)
-    assert_same(found.scalars(), whole.scalars(), relative=1e-10)
+    measured = nclab.measure_features(batches, weight=W, bias=B, soft=True)
+    assert_same(measured.scalars(), whole.scalars(), relative=1e-10)
     net = nn.Linear(6, C).double()
     with torch.no_grad():
         net.weight.copy_(W)
@@ -77,7 +77,7 @@ def test_batches_and_models_agree() -> None:
 
 
 @pytest.mark.parametrize("labels", [ONE_HOT, ONE_HOT.float(), MIXED])
-def test_rows_of_numbers_are_offered_both_ways(labels: torch.Tensor) -> None:
+def test_the_error_for_one_hot_labels_names_both_solutions(labels: torch.Tensor) -> None:
     net = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, C)).double()
     for refuse in (
         lambda: nclab.measure(net, [(X, labels)]),
@@ -99,7 +99,7 @@ def test_rows_of_numbers_are_offered_both_ways(labels: torch.Tensor) -> None:
         (MIXED - 0.5, "non-negative"),
     ],
 )
-def test_what_is_no_distribution_is_refused(labels: torch.Tensor, message: str) -> None:
+def test_labels_that_are_no_distributions_raise(labels: torch.Tensor, message: str) -> None:
     with pytest.raises(nclab.DataError, match=message):
         nclab.measure_features(X, labels, W, soft=True)
 
@@ -109,16 +109,16 @@ def test_the_kernel_and_an_ignored_class_leave_targets_with_their_rows(
     compiled: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "COMPILED_SIZE", compiled)
-    found = nclab.measure_features(
+    measured = nclab.measure_features(
         X.float(), MIXED, W, B, soft=True, ignore_index=1, allow_missing=True
     )
     kept = MIXED.argmax(1) != 1
     losses = -(MIXED * (X.float().double() @ W.T + B).log_softmax(1)).sum(1)
-    assert found.loss == pytest.approx(float(losses[kept].mean()), rel=1e-10)
+    assert measured.loss == pytest.approx(float(losses[kept].mean()), rel=1e-10)
 
 
 @pytest.mark.parametrize("option", [{"intervals": True}, {"shuffled_labels": True}])
-def test_no_error_bars_or_null_of_soft_labels(option: Any) -> None:
+def test_soft_labels_exclude_intervals_and_shuffled_labels(option: Any) -> None:
     with pytest.raises(nclab.DataError, match="class numbers as labels for intervals and"):
         nclab.measure_features(X, MIXED, W, B, soft=True, **option)
     net = nn.Linear(6, C).double()

@@ -1,4 +1,4 @@
-"""Groups of classes by frequency against a loop, a closed form, and wherever they are shown."""
+"""Groups of classes by frequency: values and display."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from nclab.text import as_text
 
 
 def long_tail(classes: int = 30, dim: int = 5) -> tuple[Tensor, Tensor, Tensor]:
-    """Class c has about 60 / (c + 1) samples around its own mean."""
+    """Return data with about 60 / (c + 1) samples of class c around its mean."""
     generator = torch.Generator().manual_seed(0)
     counts = torch.tensor([max(1, 60 // (c + 1)) for c in range(classes)])
     labels = torch.arange(classes).repeat_interleave(counts)
@@ -24,9 +24,9 @@ def long_tail(classes: int = 30, dim: int = 5) -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("by", ["samples", "classes"])
 @pytest.mark.parametrize("groups", [1, 3, 10])
-def test_a_loop_finds_the_same(groups: int, by: str) -> None:
+def test_strata_equal_a_slow_loop(groups: int, by: str) -> None:
     x, y, weight = long_tail()
-    found = nclab.measure_features(x, y, weight).strata(groups, by=by)  # type: ignore[arg-type]
+    measured = nclab.measure_features(x, y, weight).strata(groups, by=by)  # type: ignore[arg-type]
     counts = {c: int((y == c).sum()) for c in range(30)}
     sizes = sorted(set(counts.values()), reverse=True)
     part = {n: [c for c in counts if counts[c] == n] for n in sizes}
@@ -36,19 +36,19 @@ def test_a_loop_finds_the_same(groups: int, by: str) -> None:
         middle = (done + share[n] / 2) / sum(share.values())
         places.setdefault(min(groups - 1, int(middle * groups)), []).extend(part[n])
         done += share[n]
-    assert [group.classes for group in found] == [len(own) for own in places.values()]
+    assert [group.classes for group in measured] == [len(classes) for classes in places.values()]
     means = torch.stack([x[y == c].mean(0) for c in range(30)])
     between = float((means - means.mean(0)).square().sum(1).mean())
     logits = x @ weight.T
     centred = weight - weight.mean(0)
-    for group, own in zip(found, places.values(), strict=True):
-        rows = [i for i in range(len(y)) if int(y[i]) in own]
+    for group, classes in zip(measured, places.values(), strict=True):
+        rows = [i for i in range(len(y)) if int(y[i]) in classes]
         assert group.samples == len(rows)
         assert (group.least, group.most) == (
-            min(counts[c] for c in own),
-            max(counts[c] for c in own),
+            min(counts[c] for c in classes),
+            max(counts[c] for c in classes),
         )
-        spare = len(rows) - len(own)
+        spare = len(rows) - len(classes)
         spread = sum(float((x[i] - means[y[i]]).square().sum()) for i in rows)
         if spare:
             assert group.within == pytest.approx(spread / spare / between, rel=1e-10)
@@ -58,7 +58,7 @@ def test_a_loop_finds_the_same(groups: int, by: str) -> None:
         right = [int(logits[i].argmax()) == int(y[i]) for i in rows]
         losses = [-float(logits[i].log_softmax(0)[y[i]]) for i in rows]
         norm = sum(float(x[i].square().sum()) for i in rows) / len(rows)
-        rows_of_weight = sum(float(centred[c].square().sum()) for c in own) / len(own)
+        rows_of_weight = sum(float(centred[c].square().sum()) for c in classes) / len(classes)
         assert group.ncc_accuracy == pytest.approx(sum(near) / len(rows), rel=1e-10)
         assert group.accuracy == pytest.approx(sum(right) / len(rows), rel=1e-10)
         assert group.loss == pytest.approx(sum(losses) / len(rows), rel=1e-10)
@@ -66,7 +66,7 @@ def test_a_loop_finds_the_same(groups: int, by: str) -> None:
         assert group.beta == pytest.approx(rows_of_weight**0.5, rel=1e-10)
 
 
-def test_one_group_is_the_whole() -> None:
+def test_one_group_has_the_values_of_all_classes() -> None:
     x, y, weight = long_tail()
     collapse = nclab.measure_features(x, y, weight)
     (group,) = collapse.strata(1)
@@ -79,7 +79,7 @@ def test_one_group_is_the_whole() -> None:
 
 
 def test_the_spread_does_not_shrink_with_the_class() -> None:
-    """Ten thousand classes of two samples, ten of two thousand, the same noise in all."""
+    """10,000 classes have two samples and ten classes 2,000, with equal noise."""
     torch.manual_seed(0)
     labels = torch.cat([torch.arange(10_000).repeat(2), 10_000 + torch.arange(10).repeat(2000)])
     x = torch.randn(10_010, 8).double()[labels] + torch.randn(len(labels), 8).double()
@@ -88,7 +88,7 @@ def test_the_spread_does_not_shrink_with_the_class() -> None:
     assert head.within == pytest.approx(tail.within, rel=0.03)
 
 
-def test_where_they_are_shown(tmp_path: Path) -> None:
+def test_tables_pages_and_json_show_strata_of_uneven_classes(tmp_path: Path) -> None:
     x, y, weight = long_tail()
     collapse = nclab.measure_features(x, y, weight)
     shown = collapse.strata().to_dicts()
@@ -106,7 +106,7 @@ def test_where_they_are_shown(tmp_path: Path) -> None:
     assert len(even.strata(5)) == 1
 
 
-def test_many_classes_are_drawn_in_groups_alone() -> None:
+def test_pictures_of_many_classes_show_groups_only() -> None:
     torch.manual_seed(0)
     labels = torch.cat([torch.arange(2100), torch.zeros(50, dtype=torch.int64)])
     collapse = nclab.measure_features(torch.randn(len(labels), 3), labels, second_pass=False)
@@ -116,7 +116,7 @@ def test_many_classes_are_drawn_in_groups_alone() -> None:
 
 
 @pytest.mark.parametrize(("groups", "by"), [(0, "samples"), (2.5, "samples"), (3, "words")])
-def test_wrong_groups_are_refused(groups: int, by: str) -> None:
+def test_wrong_groups_raise(groups: int, by: str) -> None:
     collapse = nclab.measure_features([[0.0], [1.0]], [0, 1])
     with pytest.raises(nclab.DataError, match=r"Expected (groups|by)="):
         collapse.strata(groups, by=by)  # type: ignore[arg-type]

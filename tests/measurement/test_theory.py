@@ -1,4 +1,4 @@
-"""A measurement against its own optimum: rows, records, words; and nothing where it is dear."""
+"""Targets of a measurement and its distance to the optimum."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from tests.theory.targets.test_distance import network
 LONG_TAILED = nclab.target(counts=[40, 40, 8, 2, 2], weight_decay=(0.01, 0.004))
 
 
-def test_beside_every_measurement_is_what_distance_to_says() -> None:
+def test_optimum_distance_equals_distance_to_the_target() -> None:
     collapse = network(LONG_TAILED, noise=0.02)
     exact = collapse.distance_to(collapse.target())
     row = collapse.to_row()
@@ -29,7 +29,7 @@ def test_beside_every_measurement_is_what_distance_to_says() -> None:
     assert "Distance to the best geometry" in collapse.optimum_distance.in_words()
 
 
-def test_a_balanced_network_goes_to_the_etf_and_no_line_is_added() -> None:
+def test_the_optimum_of_a_balanced_network_is_the_etf() -> None:
     collapse = network(nclab.target(counts=[10] * 4, weight_decay=0.01), noise=0.1)
     assert collapse.optimum_distance is not None
     assert collapse.optimum_distance.distance.is_etf
@@ -37,7 +37,7 @@ def test_a_balanced_network_goes_to_the_etf_and_no_line_is_added() -> None:
     assert collapse.to_row()["target_distance"] == pytest.approx(collapse.to_row()["etf_distance"])
 
 
-def test_where_it_is_dear_the_record_says_so() -> None:
+def test_to_dict_notes_why_the_optimum_is_missing() -> None:
     torch.manual_seed(0)
     labels, rows = torch.arange(40) % 5, torch.randn(40, 3)
     collapse = nclab.measure_features(rows, labels, weight=torch.randn(5, 3))
@@ -46,25 +46,25 @@ def test_where_it_is_dear_the_record_says_so() -> None:
     assert "target_distance" not in nclab.measure_features(rows, labels).to_dict()["notes"]
 
 
-def test_monitor_keeps_it_and_says_how_far_the_training_has_come() -> None:
+def test_the_monitor_reports_the_distance_to_the_optimum() -> None:
     torch.manual_seed(0)
     labels = torch.tensor([0] * 40 + [1] * 12 + [2] * 4)
     inputs = 2 * torch.randn(3, 6)[labels] + 0.3 * torch.randn(56, 6)
     net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Linear(8, 3))
     optimiser = torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=5e-3)
-    seen: list[nclab.monitor.Event] = []
-    with nclab.Monitor(net, every=20, sinks=seen.append) as monitor:
+    events: list[nclab.monitor.Event] = []
+    with nclab.Monitor(net, every=20, sinks=events.append) as monitor:
         for _ in range(60):
             for batch in monitor.watch([(inputs, labels)]):
                 optimiser.zero_grad()
                 torch.nn.functional.cross_entropy(net(batch[0]), batch[1]).backward()
                 optimiser.step()
-    assert "nc/0/target_distance" in seen[-1].scalars()
+    assert "nc/0/target_distance" in events[-1].scalars()
     epochs, distances = monitor.history.series("target_distance")
     assert epochs == [20, 40, 60]
     assert all(0 < one < 2 for one in distances)
     assert "of the way to its target" in monitor.history.progress()
-    assert "Distance to the best geometry" in seen[-1].own_target
+    assert "Distance to the best geometry" in events[-1].own_target
 
 
 def test_a_network_as_a_point_of_the_map() -> None:
@@ -76,13 +76,13 @@ def test_a_network_as_a_point_of_the_map() -> None:
 
 
 @pytest.mark.parametrize("given", ["x", (1e-3,), (1e-3, 1e-3, 1.0)])
-def test_a_weight_decay_that_is_none_is_one_line(given: object) -> None:
+def test_a_wrong_weight_decay_raises(given: object) -> None:
     with pytest.raises(nclab.NclabError, match="weight_decay"):
         network(LONG_TAILED).target(weight_decay=given)  # type: ignore[arg-type]
 
 
-def test_norms_that_are_zero_tell_no_weight_decay() -> None:
-    """The message is about them, not about a weight decay that nobody gave."""
+def test_zero_norms_raise_if_the_weight_decay_must_be_inferred() -> None:
+    """The error is about the norms, not about the weight decay."""
     for features, weight in (
         (torch.zeros(5, 3), torch.eye(3)),
         (torch.rand(5, 3), 0 * torch.eye(3)),

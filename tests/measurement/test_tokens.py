@@ -1,4 +1,4 @@
-"""Next tokens, padding and rare classes against loops that share no code with nclab."""
+"""Next tokens, padding and rare classes, compared with loops that share no code with nclab."""
 
 import math
 import runpy
@@ -20,7 +20,7 @@ TEXT = (
 
 
 def example(name: str) -> dict[str, Any]:
-    """What an example defines, without running it."""
+    """Return the definitions of an example, without running it."""
     return runpy.run_path(str(EXAMPLES / f"language_model_{name}.py"), run_name="example")
 
 
@@ -29,7 +29,7 @@ Row = tuple[list[float], list[float], int]
 
 
 def slow(rows: list[Row], min_count: int = 1) -> dict[str, float]:
-    """Everything once more, number by number."""
+    """Return all metrics by their definitions, number by number."""
     counts: dict[int, int] = {}
     for _, _, own in rows:
         counts[own] = counts.get(own, 0) + 1
@@ -63,14 +63,16 @@ def slow(rows: list[Row], min_count: int = 1) -> dict[str, float]:
     }
 
 
-def assert_alike(found: nclab.Collapse, expected: dict[str, float], *but: str) -> None:
+def assert_alike(measured: nclab.Collapse, expected: dict[str, float], *but: str) -> None:
     for name, value in expected.items():
         if name not in but:
-            assert getattr(found, name) == pytest.approx(value, rel=1e-10), name
+            assert getattr(measured, name) == pytest.approx(value, rel=1e-10), name
 
 
-def seen(features: Tensor, logits: Tensor, labels: Tensor, pad: int | None = None) -> list[Row]:
-    """(B, T, ...) tensors as a list of tokens."""
+def token_rows(
+    features: Tensor, logits: Tensor, labels: Tensor, pad: int | None = None
+) -> list[Row]:
+    """Return (B, T, ...) tensors as a list of tokens."""
     rows = []
     for h, z, y in zip(features.tolist(), logits.tolist(), labels.tolist(), strict=True):
         for one in zip(h, z, y, strict=True):
@@ -93,7 +95,7 @@ def test_next_tokens_of_the_byte_pair_model(min_count: int) -> None:
     with torch.no_grad():
         h = model.norm(model.blocks(model.tokens(x) + model.places.weight[: x.shape[1]]))
         z = h @ model.tokens.weight.T
-    expected = slow(seen(h[:, :-1], z[:, :-1], x[:, 1:]), min_count)
+    expected = slow(token_rows(h[:, :-1], z[:, :-1], x[:, 1:]), min_count)
     loader = list(x.split(2))
     report = nclab.measure(model, loader, labels="next", min_count=min_count)
     assert report.classifier == "head"
@@ -124,7 +126,7 @@ def test_next_characters_of_padded_lines() -> None:
     with torch.no_grad():
         for x, y in loader:
             h = model.memory(model.embed(x))[0]
-            rows += seen(h, model.head(h), y, pad=-1)
+            rows += token_rows(h, model.head(h), y, pad=-1)
     expected = slow(rows)
     report = nclab.measure(model, loader, ignore_index=-1, min_count=1)
     assert_alike(report.last, expected)
@@ -141,7 +143,7 @@ WRONG: Any = "prior"
 
 
 class Reader(nn.Module):
-    """Tokens in, logits out, nothing else."""
+    """A model from tokens to logits."""
 
     def __init__(self, words: int = WORDS) -> None:
         super().__init__()
@@ -177,7 +179,7 @@ def test_a_mask_leaves_padding_out_of_next_tokens() -> None:
 
 
 def test_a_mask_leaves_padding_out_of_given_labels() -> None:
-    """Those of a tagger, say, whose padded tokens have the label 0 like others."""
+    """A tagger's padded tokens have the label 0, like other tokens."""
     model, tags = Reader(), (TOKENS + 1) % WORDS * MASK
     batch = {"input_ids": TOKENS, "attention_mask": MASK, "labels": tags}
     report = nclab.measure(model, [batch])
@@ -190,11 +192,11 @@ def test_a_mask_leaves_padding_out_of_given_labels() -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.uint8, torch.int16, torch.int32, torch.uint16])
-def test_small_integers_are_labels_like_others(kind: torch.dtype) -> None:
+def test_labels_of_small_integer_types(kind: torch.dtype) -> None:
     model = Reader()
     expected = nclab.measure(model, [(TOKENS, TOKENS)], labels="next").last
-    found = nclab.measure(model, [(TOKENS, TOKENS.to(kind))], labels="next").last
-    assert found.values == expected.values
+    measured = nclab.measure(model, [(TOKENS, TOKENS.to(kind))], labels="next").last
+    assert measured.values == expected.values
     with nclab.Monitor(model, labels="next") as monitor:
         for x, _ in monitor.watch([(TOKENS, TOKENS.to(kind))]):
             model(x)
@@ -203,7 +205,7 @@ def test_small_integers_are_labels_like_others(kind: torch.dtype) -> None:
 
 
 class NanoGPT(Reader):
-    """Logits of the last token alone, unless it is given targets; a pair is returned."""
+    """A model that returns the logits of all tokens only if it gets targets."""
 
     def forward(self, idx: Tensor, targets: Tensor | None = None) -> Any:
         h = self.emb(idx).tanh()
@@ -215,7 +217,7 @@ class NanoGPT(Reader):
         )
 
 
-def test_a_model_that_shows_all_logits_only_with_targets() -> None:
+def test_a_model_that_returns_all_logits_only_with_targets() -> None:
     model, (x, y) = NanoGPT(), (TOKENS[:, :-1], TOKENS[:, 1:])
     loss = float(model(x, y)[1].detach())
     report = nclab.measure(model, [(x, y)], ignore_index=-1)
@@ -229,14 +231,14 @@ def test_a_model_that_shows_all_logits_only_with_targets() -> None:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["logits (B, C, T)", "logits (B, T, C)"])
-def test_logits_as_the_loss_wants_them(first: bool) -> None:
+def test_logits_in_the_layout_of_the_loss(first: bool) -> None:
     class Turned(Reader):
         def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
             logits = super().forward(x)
             return logits.transpose(1, 2) if first else logits
 
-    found = nclab.measure(Turned(), [TOKENS], labels="next").last
-    assert found.values == nclab.measure(Reader(), [TOKENS], labels="next").last.values
+    measured = nclab.measure(Turned(), [TOKENS], labels="next").last
+    assert measured.values == nclab.measure(Reader(), [TOKENS], labels="next").last.values
 
 
 def test_a_recurrent_model_of_packed_sequences() -> None:
@@ -262,22 +264,22 @@ def test_a_recurrent_model_of_packed_sequences() -> None:
     assert report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
 
 
-@pytest.mark.parametrize("turned", [True, False], ids=["(T, B)", "(B, T)"])
-def test_next_tokens_of_a_model_that_has_time_first(turned: bool) -> None:
+@pytest.mark.parametrize("time_first", [True, False], ids=["(T, B)", "(B, T)"])
+def test_next_tokens_of_a_model_with_time_first(time_first: bool) -> None:
     class Recurrent(Reader):
         def __init__(self) -> None:
             super().__init__()
             self.memory = nn.LSTM(5, 5).double()
 
         def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-            h = self.emb(x if turned else x.T)
+            h = self.emb(x if time_first else x.T)
             h = self.memory(h)[0]
-            out: Tensor = self.head(h if turned else h.transpose(0, 1))
+            out: Tensor = self.head(h if time_first else h.transpose(0, 1))
             return out
 
     model = Recurrent()
-    x = TOKENS.T.contiguous() if turned else TOKENS
-    logits = model(x).transpose(0, 1) if turned else model(x)
+    x = TOKENS.T.contiguous() if time_first else TOKENS
+    logits = model(x).transpose(0, 1) if time_first else model(x)
     loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), TOKENS[:, 1:].flatten())
     report = nclab.measure(model, [x], labels="next")
     assert report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
@@ -287,7 +289,7 @@ def test_next_tokens_of_a_model_that_has_time_first(turned: bool) -> None:
             model(part)
     assert monitor.last is not None
     assert monitor.last.report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
-    pair = (x[:-1], x[1:]) if turned else (x[:, :-1], x[:, 1:])
+    pair = (x[:-1], x[1:]) if time_first else (x[:, :-1], x[:, 1:])
     with pytest.raises(nclab.DataError, match="already shifted to the next token"):
         nclab.measure(model, [pair], labels="next")
     with pytest.raises(nclab.DataError, match="different numbers of sequences and tokens"):
@@ -303,48 +305,48 @@ def rare_data() -> tuple[Tensor, Tensor, Tensor]:
     return features[order], labels[order], weight
 
 
-@pytest.mark.parametrize("way", ["arrays", "batches", "second reading", "model", "shards"])
-def test_rare_classes_are_as_if_they_had_not_come(way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["arrays", "batches", "second reading", "model", "shards"])
+def test_rare_classes_have_no_influence(source: str, tmp_path: Path) -> None:
     x, y, weight = rare_data()
     stay = torch.isin(y, torch.tensor([0, 1, 2, 6]))
     expected = nclab.measure_features(x[stay], y[stay], weight, allow_missing=True, metrics="all")
     options: dict[str, Any] = {"min_count": 3, "metrics": "all"}
     batches = list(zip(x.split(7), y.split(7), strict=True))
-    if way == "model":
+    if source == "model":
         model = nn.Linear(4, 8, bias=False).double()
         model.weight.data = weight
-        found = nclab.measure(model, batches, **options).last
-    elif way == "shards":
+        measured = nclab.measure(model, batches, **options).last
+    elif source == "shards":
         from safetensors.torch import save_file
 
         for number, (rows, labels) in enumerate(batches):
             save_file({"features": rows, "labels": labels}, tmp_path / f"{number}.safetensors")
-        found = nclab.measure_shards(tmp_path, weight, min_count=3, workers=0)
-    elif way == "arrays":
-        found = nclab.measure_features(x, y, weight, **options)
+        measured = nclab.measure_shards(tmp_path, weight, min_count=3, workers=0)
+    elif source == "arrays":
+        measured = nclab.measure_features(x, y, weight, **options)
     else:
-        cache: dict[str, Any] = {} if way == "batches" else {"cache_bytes": 0}
-        found = nclab.measure_features(batches, None, weight, **options, **cache)
-    assert found.nc1_trace_pinv is not None
-    for name, value in found.values.items():
+        cache: dict[str, Any] = {} if source == "batches" else {"cache_bytes": 0}
+        measured = nclab.measure_features(batches, None, weight, **options, **cache)
+    assert measured.nc1_trace_pinv is not None
+    for name, value in measured.values.items():
         known = expected.values[name]
         assert (value is None) == (known is None), name
         assert known is None or value == pytest.approx(known, rel=1e-10, abs=1e-12), name
-    assert found.classes == (0, 1, 2, 6)
-    assert found.left_out == (3, 4)
-    assert found.ignored == 0
-    said = [line for line in found.warnings if line.startswith("Left out")]
-    assert said[0] == "Left out 2 classes without samples: [5, 7]."
-    assert said[1].startswith("Left out 2 classes with fewer than 3 samples (3 samples")
-    assert len(said) == 2
+    assert measured.classes == (0, 1, 2, 6)
+    assert measured.left_out == (3, 4)
+    assert measured.ignored == 0
+    warning = [line for line in measured.warnings if line.startswith("Left out")]
+    assert warning[0] == "Left out 2 classes without samples: [5, 7]."
+    assert warning[1].startswith("Left out 2 classes with fewer than 3 samples (3 samples")
+    assert len(warning) == 2
 
 
-def test_without_a_second_pass_the_scatter_is_given_up() -> None:
+def test_without_a_second_pass_rare_classes_drop_the_scatter() -> None:
     x, y, weight = rare_data()
-    found = nclab.measure_features(x, y, weight, min_count=3, second_pass=False)
-    assert found.nc1_trace_pinv is None
-    assert found.notes["nc1_trace_pinv"].startswith("min_count leaves classes out")
-    assert found.nc1_trace_ratio is not None
+    measured = nclab.measure_features(x, y, weight, min_count=3, second_pass=False)
+    assert measured.nc1_trace_pinv is None
+    assert measured.notes["nc1_trace_pinv"].startswith("min_count leaves classes out")
+    assert measured.nc1_trace_ratio is not None
 
 
 def test_rare_classes_have_names_and_test_data_follow() -> None:
@@ -422,13 +424,13 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
         (lambda m: nclab.Monitor(m, min_count=WRONG), "min_count=1 or more"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(call: Any, words: str) -> None:
+def test_wrong_input_raises_in_one_line(call: Any, words: str) -> None:
     with pytest.raises(nclab.NclabError, match=words) as caught:
         call(Reader())
     assert "\n" not in str(caught.value)
 
 
-def test_labels_that_only_repeat_the_tokens_are_said() -> None:
+def test_labels_that_repeat_the_tokens_give_a_warning() -> None:
     with pytest.warns(nclab.NclabWarning, match="pass labels='next', else labels='given'"):
         report = nclab.measure(Reader(), [(TOKENS, TOKENS)])
     assert "repeat the tokens" in report.remarks[0]

@@ -127,8 +127,8 @@ class LayerStream:
     @property
     def jackknife(self) -> GroupJackknife | None:
         """The groups for the intervals, if intervals are measured."""
-        groups = (one for one in self._observers if isinstance(one, GroupJackknife))
-        return next(groups, None)
+        observers = (known for known in self._observers if isinstance(known, GroupJackknife))
+        return next(observers, None)
 
     def _count_classes(self, labels: Tensor) -> int:
         """Return how many classes the labels show; other checks report wrong labels."""
@@ -218,8 +218,9 @@ class LayerStream:
         self._keep(rows, classes, predicted)
 
     def _checked(self, features: Any, labels: Any) -> tuple[Tensor, Tensor]:
-        dim, seen = (self.moments.dim, self.moments.rows_seen) if self.started else (None, 0)
-        rows = as_features(features, dim=dim, first_row=seen - self._rows_of_other_files)
+        dim, rows_seen = (self.moments.dim, self.moments.rows_seen) if self.started else (None, 0)
+        first_row = rows_seen - self._rows_of_other_files
+        rows = as_features(features, dim=dim, first_row=first_row)
         classes = as_labels(
             labels, rows=len(rows), ignore_index=self.ignore_index, num_classes=self.num_classes
         )

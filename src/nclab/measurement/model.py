@@ -479,7 +479,8 @@ def label_parameter(model: nn.Module, batch: Batch) -> tuple[str | None, bool]:
 
 def explain_token_error(model: nn.Module, batch: Batch, error: Exception) -> None:
     """Raise a clear error if the forward pass failed because an embedding lacks a token."""
-    integers = [one for one in batch.tensors() if one.numel() and not one.is_floating_point()]
+    tensors = (tensor for tensor in batch.tensors() if tensor.numel())
+    integers = [tensor for tensor in tensors if not tensor.is_floating_point()]
     for name, module in model.named_modules():
         if isinstance(module, nn.Embedding):
             for tokens in integers[:1]:

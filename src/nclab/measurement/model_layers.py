@@ -106,7 +106,7 @@ class ModelLayers:
         self.num_classes: int | None = None
         """Number of outputs of the classifier; None without a classifier."""
         self.channel_modules: dict[Point, nn.Module] = {}
-        self._sequence_first_inputs: dict[int, bool | None] = {}
+        self._layouts: dict[int, bool | None] = {}
         self._named: list[tuple[str, Point]] = []
         if layers is None:
             raise ModelError("Expected layers='last', 'all' or a list of names, got None.")
@@ -252,18 +252,18 @@ class ModelLayers:
         keep: Tensor | None = None,
     ) -> Tensor:
         """Return the (rows, d) features of a batch, in the layout of `module`; may raise NoRows."""
-        turned, first = None, self._sequence_first
-        if first and not tensor.is_nested and tensor.ndim == 3:
-            turned = is_sequence_first(tensor, labels, module)
+        layout, sequence_first = None, self._sequence_first
+        if sequence_first and not tensor.is_nested and tensor.ndim == 3:
+            layout = is_sequence_first(tensor, labels, module)
             # A last batch of T samples is ambiguous and has the layout of the batches before it.
-            turned = self._sequence_first_inputs.get(id(module)) if turned is None else turned
-            self._sequence_first_inputs[id(module)] = turned
+            layout = self._layouts.get(id(module)) if layout is None else layout
+            self._layouts[id(module)] = layout
         return to_rows(
             *(tensor, labels, module),
             pool=self.pool,
             mask=mask,
-            sequence_first=first,
-            turned=turned,
+            sequence_first=sequence_first,
+            turned=layout,
             keep=keep,
         )
 

@@ -66,9 +66,9 @@ class Report(Displayed):
         raise DataError(f"Expected one of the measured layers {names}, got {layer!r}.")
 
     def effective_depth(self, epsilon: float = 0.01) -> int:
-        """Return the first measured layer, from 1, with a nearest-class-mean error up to epsilon.
+        """Return the number of the first layer whose nearest-class-mean error is at most epsilon.
 
-        pan2023, Def. 3.2.2. Measure with `layers="all"`.
+        Measured layers are counted from 1; measure with `layers="all"`. pan2023, Def. 3.2.2.
         """
         accuracies = self._ncc_accuracies()
         if len(accuracies) < len(self.layers):

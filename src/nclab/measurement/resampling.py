@@ -61,7 +61,7 @@ NOT_MIXED = (
 
 
 class RowObserver(Protocol):
-    """Statistics that receive every counted row of a stream, in the same batches in both passes."""
+    """An object that receives every counted row of a stream, in equal batches in both passes."""
 
     def add(self, rows: Tensor, classes: Tensor) -> None:
         """Add a batch of the first pass."""

@@ -146,9 +146,9 @@ class Plan:
     def plan_workers(
         self, shards: Mapping[Path, int], workers: int | None, engine: Engine | str
     ) -> int | None:
-        """Return how many processes are requested, worthwhile and fit into memory.
+        """Return the number of worker processes; raise if not even this process fits into memory.
 
-        Raise if none fits.
+        Without a request, start only workers that save time and fit into memory.
         """
         assert self.num_classes is not None
         options = self.options
