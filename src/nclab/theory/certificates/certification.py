@@ -1,6 +1,7 @@
 """`certify`: compute what the norms and the loss of a network guarantee."""
 
 import math
+from dataclasses import replace
 from typing import Unpack, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ from nclab.theory.certificates.class_bounds import ClassArrays, CountedArrays, c
 from nclab.theory.certificates.count_aware import count_aware_bounds
 from nclab.theory.certificates.fraction_of_pairs import pairs_upper
 from nclab.theory.certificates.inter import MeanCosineProof, inter_from_means, mean_cosine_upper
-from nclab.theory.certificates.intra import intra_lower, jensen_intra
+from nclab.theory.certificates.intra import IntraBound, intra_lower, jensen_intra
 from nclab.theory.certificates.norms_and_loss import Bound, NormsAndLoss, as_number, norms_and_loss
 from nclab.theory.certificates.scores import deviation_upper, excess_to_leave
 from nclab.theory.certificates.theorem_constants import (
@@ -23,6 +24,7 @@ from nclab.theory.certificates.theorem_constants import (
     curvature_reachable,
     thesis_bounds,
 )
+from nclab.theory.layer_peeled import FloatArray
 
 LOST = "the loss is high enough for a class to be lost entirely"
 APART = "the class means are apart, but single features may not be"
@@ -80,47 +82,52 @@ def certify(
             "Pass counts=, the number of samples of each class."
         )
     if counts is not None:
-        norms_and_loss(
-            num_classes, alpha, beta, max(float(loss), math.log(num_classes))
-        )  # raises if inputs are wrong
+        # Raise if a number is wrong; a loss below the optimum of balanced classes is allowed.
+        norms_and_loss(num_classes, alpha, beta, max(float(loss), math.log(num_classes)))
         by_samples = count_aware_bounds(
             counts, float(alpha) * float(beta), loss, bias=bias_norm > 0, targets=targets
         )
         alpha, loss, worst_case_inputs = _class_means(num_classes, alpha, loss, counts, arrays)
     inputs = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
-    num_classes, bias_norm = inputs.num_classes, inputs.bias_norm
     alpha, beta, loss = float(alpha), float(beta), float(loss)
-    rows = class_bounds(inputs, alpha, beta, **arrays)
+    by_class = class_bounds(inputs, alpha, beta, **arrays)
+    certificate = _certificate(inputs, alpha, beta, loss, delta, by_class, pairs=pairs)
+    return replace(certificate, count_aware=by_samples, worst_case_inputs=worst_case_inputs)
+
+
+def _certificate(
+    inputs: NormsAndLoss,
+    alpha: float,
+    beta: float,
+    loss: float,
+    delta: float | None,
+    by_class: tuple[FloatArray, FloatArray] | None,
+    *,
+    pairs: bool,
+) -> Certificate:
+    """Return the certificate of a mean over classes."""
     rho = alignment_lower(inputs)
     intra = intra_lower(inputs, rho)
-    route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
-    all_alignment = _bound(rho, LOST, "pan2023, Eq. (2.21)")
-    why = LOST if rho <= 0 else "vacuous"
-    all_intra = _bound(intra.value, why, f"pan2023, Thm 2.3.1 ({route})")
-    some_alignment, some_intra = all_alignment, all_intra
-    if delta is not None:
-        rho_some = max(rho, alignment_lower(inputs, math.floor(delta * num_classes + 1e-9)))
-        intra_some = max(intra.value, float(jensen_intra(rho_some)))
-        some_alignment = _bound(rho_some, LOST, "pan2023, Eq. (2.21)")
-        some_intra = _bound(intra_some, "vacuous", "pan2023, Thm 2.3.1")
+    alignment, intra_bound = _means_bounds(rho, intra)
     inter, proof = _inter(inputs, rho, intra.value, pairs)
-    some_inter = inter if delta is None else _fraction_inter(inputs, delta, inter, pairs)
+    some_alignment, some_intra, some_inter = alignment, intra_bound, inter
+    if delta is not None:
+        some_alignment, some_intra = _fraction_means(inputs, delta, rho, intra)
+        some_inter = _fraction_inter(inputs, delta, inter, pairs)
     # The thesis excludes two sets of delta C classes each; with delta = 1/(2C) both are empty.
-    thesis_delta = 1 / (2 * num_classes) if delta is None else delta / 2
+    thesis_delta = 1 / (2 * inputs.num_classes) if delta is None else delta / 2
     reachable = thesis_bounds(inputs, thesis_delta, curvature_reachable(inputs))
     printed = thesis_bounds(inputs, thesis_delta, curvature_printed(inputs))
-    if rows is not None:
-        rows = np.maximum(rows[0], rho), np.maximum(rows[1], intra.value)
     return Certificate(
-        num_classes=num_classes,
+        num_classes=inputs.num_classes,
         alpha=alpha,
         beta=beta,
         loss=loss,
-        bias_norm=bias_norm,
+        bias_norm=inputs.bias_norm,
         optimal_loss=inputs.optimal_loss,
         excess_loss=max(loss - inputs.optimal_loss, 0.0),
-        alignment_lower=all_alignment,
-        intra_lower=all_intra,
+        alignment_lower=alignment,
+        intra_lower=intra_bound,
         fraction=1.0 if delta is None else 1 - delta,
         fraction_alignment_lower=some_alignment,
         fraction_intra_lower=some_intra,
@@ -133,12 +140,29 @@ def certify(
         thesis_inter_upper=_thesis_inter(reachable),
         thesis_printed_intra_lower=_thesis_intra(inputs, printed, printed=True),
         thesis_printed_inter_upper=_thesis_inter(printed),
-        asymptotic=asymptotic_constants(num_classes, inputs.product),
-        class_alignment_lower=None if rows is None else rows[0],
-        class_intra_lower=None if rows is None else rows[1],
-        count_aware=by_samples,
-        worst_case_inputs=worst_case_inputs,
+        asymptotic=asymptotic_constants(inputs.num_classes, inputs.product),
+        class_alignment_lower=None if by_class is None else np.maximum(by_class[0], rho),
+        class_intra_lower=None if by_class is None else np.maximum(by_class[1], intra.value),
     )
+
+
+def _means_bounds(rho: float, intra: IntraBound) -> tuple[Bound, Bound]:
+    """Return the bounds on alignment and intra-class cosine of every class."""
+    route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
+    reason = LOST if rho <= 0 else "vacuous"
+    alignment = _bound(rho, LOST, "pan2023, Eq. (2.21)")
+    return alignment, _bound(intra.value, reason, f"pan2023, Thm 2.3.1 ({route})")
+
+
+def _fraction_means(
+    inputs: NormsAndLoss, delta: float, rho: float, intra: IntraBound
+) -> tuple[Bound, Bound]:
+    """Return the bounds on alignment and intra-class cosine of most classes."""
+    excluded = math.floor(delta * inputs.num_classes + 1e-9)
+    some_rho = max(rho, alignment_lower(inputs, excluded))
+    some_intra = max(intra.value, float(jensen_intra(some_rho)))
+    alignment = _bound(some_rho, LOST, "pan2023, Eq. (2.21)")
+    return alignment, _bound(some_intra, "vacuous", "pan2023, Thm 2.3.1")
 
 
 def _class_means(
