@@ -1,7 +1,8 @@
-"""The errors that docs/metrics.md promises, for one input: how far a metric may be off.
+"""Error bounds of metrics, as docs/metrics.md promises them, evaluated for one input.
 
-They follow from the arithmetic, by the conditions of the exact input: what differences are taken
-of, and how small these are. `u` is half a unit in the last place of float64.
+The bounds follow from the arithmetic and from the exact input: from the numbers whose differences
+are computed, and from the size of these differences. `U` is half a unit in the last place of
+float64.
 """
 
 from collections.abc import Sequence
@@ -13,26 +14,26 @@ from tests.reference.slow import ExactData, Number, average, dot, minus, norm, p
 
 U = mpf(2) ** -53
 NEAR = 10**4 * U
-"""Squared distances come from inner products down to 1e-4 of the squared norms."""
+"""Error of squared distances from inner products, which are used above 1e-4 of squared norms."""
 STEP = mpf(2) ** -1074
-"""Of the smallest numbers of float64."""
+"""The smallest positive float64."""
 SMALLEST = mpf("1e-290")
-"""Squares below this vanish."""
+"""Value below which squares have lost digits."""
 
 
 def over(top: Number, below: Number) -> Number:
-    """A quotient; infinite over nothing."""
+    """Return a quotient, infinite for a zero denominator."""
     return top / below if below else mp.inf
 
 
 def documented(data: ExactData, values: dict[str, Number]) -> dict[str, Number]:
-    """Metric -> the largest error that the documentation allows it here."""
+    """Return the largest documented error of each metric for this input."""
     count, dim = len(data.means), len(data.centre)
     largest = max(len(group) for group in data.groups)
     e = 16 * mp.sqrt(mpf(largest + dim + count)) * U
     size = max(mp.sqrt(average([dot(h, h) for h in group])) for group in data.groups)
     lengths = [norm(row) for row in data.centred]
-    of_means = mp.sqrt(sum(x * x for x in lengths))
+    mean_size = mp.sqrt(sum(x * x for x in lengths))
     mean_error = over(e * size, min(lengths))
     rows = [norm(row) for row in data.weight]
     row_error = over(e * max(rows), min(norm(row) for row in data.rows))
@@ -43,18 +44,18 @@ def documented(data: ExactData, values: dict[str, Number]) -> dict[str, Number]:
         for group in data.around
     )
     allowed |= {f"centred_{name}": directions for name in list(allowed)}
-    _, trace, wide = slow.inverse_trace(data)
+    _, trace, weighted = slow.inverse_trace(data)
     pinv, ratio = values["nc1_trace_pinv"], values["nc1_trace_ratio"]
-    crossing = e * e * trace * sum(slow.variances(data)) if mp.isfinite(pinv) else mp.inf
-    allowed["nc1_trace_pinv"] = pinv * (4 * e * size * mp.sqrt(trace) + e) + e * wide
-    allowed["nc1_trace_pinv"] += 2 * mp.sqrt(abs(pinv) * crossing) + crossing
-    allowed["nc1_trace_ratio"] = ratio * (4 * over(e * size, of_means) + e)
+    orthogonal = e * e * trace * sum(slow.variances(data)) if mp.isfinite(pinv) else mp.inf
+    allowed["nc1_trace_pinv"] = pinv * (4 * e * size * mp.sqrt(trace) + e) + e * weighted
+    allowed["nc1_trace_pinv"] += 2 * mp.sqrt(abs(pinv) * orthogonal) + orthogonal
+    allowed["nc1_trace_ratio"] = ratio * (4 * over(e * size, mean_size) + e)
     within = values["nc1_within_variation"]
     allowed["nc1_within_variation"] = over(e * size, average(reach)) * (1 + within)
     allowed["nc2_norm_variation_means"] = over(e * size, average(lengths)) * 3 * count
     allowed["nc2_equiangularity_means"] = allowed["nc2_cosine_std_means"] = 2 * mean_error + e
-    of_rows = over(e * max(rows), average([norm(row) for row in data.rows]))
-    allowed["nc2_norm_variation_weights"] = of_rows * 3 * count
+    weight_error = over(e * max(rows), average([norm(row) for row in data.rows]))
+    allowed["nc2_norm_variation_weights"] = weight_error * 3 * count
     for name in ("nc2_equiangularity_weights", "nc2_cosine_std_weights", "minority_cosine"):
         allowed[name] = 2 * row_error + e
     allowed["nc0_weight_mean"] = e
@@ -65,21 +66,21 @@ def documented(data: ExactData, values: dict[str, Number]) -> dict[str, Number]:
     pairs = zip(alphas, data.means, strict=True)
     raw = max(over(e * a + dim * STEP, norm(m)) for a, m in pairs)
     allowed["nc3_alignment_min"] = allowed["nc3_alignment_mean"] = raw + row_error + e
-    allowed["nc3_frobenius"] = 4 * over(e * size, of_means) + e
+    allowed["nc3_frobenius"] = 4 * over(e * size, mean_size) + e
     allowed["unc3_duality"] = 4 * mean_error + e
     gram = values["nc2_gram_weights"]
     allowed["nc2_gram_weights"] = e if count <= dim + 1 else over(8 * e, gram)
     product = [[dot(w, m) for m in data.centred] for w in data.weight]
-    seen = mp.sqrt(sum(x * x for row in product for x in row))
+    product_size = mp.sqrt(sum(x * x for row in product for x in row))
     frobenius = mp.sqrt(sum(x * x for x in rows))
-    inner = over(4 * e * frobenius * (of_means + size), seen)
+    inner = over(4 * e * frobenius * (mean_size + size), product_size)
     allowed["nc3_gram"] = inner if count <= dim + 1 else over(4 * inner, values["nc3_gram"])
     allowed["stable_rank_weights"] = e * count * values["stable_rank_weights"]
     allowed["rankme"] = 20 * dim * mp.sqrt(2 * dim * U) * values["rankme"]
     allowed["lidar"] = mpf("1e-6") * values["lidar"]
     if 4 * e * size * mp.sqrt(trace) >= 1:
         allowed["nc1_trace_pinv"] = mp.inf
-    if over(4 * e * size, of_means) >= 1:
+    if over(4 * e * size, mean_size) >= 1:
         allowed["nc1_trace_ratio"] = mp.inf
     allowed |= pairs_of_means(data, values, e, size)
     return allowed | loss_side(data, values, e)
@@ -88,43 +89,43 @@ def documented(data: ExactData, values: dict[str, Number]) -> dict[str, Number]:
 def pairs_of_means(
     data: ExactData, values: dict[str, Number], e: Number, size: Number
 ) -> dict[str, Number]:
-    """What is made of distances of class means."""
+    """Return the errors of metrics that use distances of class means."""
     count, v = len(data.means), slow.variances(data)
     lengths = [norm(row) for row in data.centred]
-    of_cdnv, of_directional, shares, logs = [], [], [], []
+    cdnv_errors, directional_errors, shares, logs = [], [], [], []
     for a, b in pairs_of(count):
-        way = minus(data.centred[b], data.centred[a])
-        gap = norm(way)
-        off = 2 * over(e * size, gap) + NEAR
-        of_cdnv.append(over(v[a] + v[b], 2 * gap**2) * (2 * off + e) if off < 1 else mp.inf)
-        for own in (a, b):
-            spread = mp.sqrt(v[own]) + e * size
-            square = average([dot(row, way) ** 2 for row in data.offsets[own]])
+        direction = minus(data.centred[b], data.centred[a])
+        gap = norm(direction)
+        error = 2 * over(e * size, gap) + NEAR
+        cdnv_errors.append(over(v[a] + v[b], 2 * gap**2) * (2 * error + e) if error < 1 else mp.inf)
+        for c in (a, b):
+            spread = mp.sqrt(v[c]) + e * size
+            square = average([dot(row, direction) ** 2 for row in data.offsets[c]])
             wrong = e * spread * (lengths[a] + lengths[b]) + e * size * gap
             change = 2 * mp.sqrt(square) * wrong + wrong**2
-            moved = over(change, gap**4) + over(square, gap**4) * (4 * off + e)
-            of_directional.append(moved)
-            shares.append(min(mpf(1), 4 * moved))
+            change_of_pair = over(change, gap**4) + over(square, gap**4) * (4 * error + e)
+            directional_errors.append(change_of_pair)
+            shares.append(min(mpf(1), 4 * change_of_pair))
         if all(lengths):
-            apart = norm(minus(slow.unit(data.centred[a]), slow.unit(data.centred[b])))
-            logs.append(over(2 * e * size / min(lengths[a], lengths[b]), apart) + NEAR)
-    uniform, whole = values["gnc2_uniformity"], slow.log_mean(data)
+            distance = norm(minus(slow.unit(data.centred[a]), slow.unit(data.centred[b])))
+            logs.append(over(2 * e * size / min(lengths[a], lengths[b]), distance) + NEAR)
+    uniform, log_mean = values["gnc2_uniformity"], slow.log_mean(data)
     return {
-        "cdnv": average(of_cdnv),
-        "directional_cdnv": average(of_directional),
+        "cdnv": average(cdnv_errors),
+        "directional_cdnv": average(directional_errors),
         "ncc_error_bound": sum(shares) + e,
-        "gnc2_uniformity": over(max(logs) * (1 + uniform), abs(whole)) if logs else mp.inf,
+        "gnc2_uniformity": over(max(logs) * (1 + uniform), abs(log_mean)) if logs else mp.inf,
     }
 
 
 def loss_side(data: ExactData, values: dict[str, Number], e: Number) -> dict[str, Number]:
-    """What is made of logits."""
+    """Return the errors of metrics that use logits."""
     longest = max(norm(h) for group in data.groups for h in group)
     sizes = [norm(w) * longest + abs(b) for w, b in zip(data.weight, data.bias, strict=True)]
     z = e * max(sizes)
 
-    def of(loss: Number, off: Number) -> Number:
-        return 2 * off * min(mpf(1), 2 * loss) if off < mpf("0.1") else 2 * off
+    def of(loss: Number, error: Number) -> Number:
+        return 2 * error * min(mpf(1), 2 * loss) if error < mpf("0.1") else 2 * error
 
     count = len(data.means)
     product = e * values["alpha"] * values["beta"] * 2
@@ -145,22 +146,22 @@ def loss_side(data: ExactData, values: dict[str, Number], e: Number) -> dict[str
 
 
 def decisions(data: ExactData, e: Number, logit: Number) -> dict[str, Number]:
-    """The share of samples that stand between two classes up to rounding."""
+    """Return the shares of samples whose nearest class, or prediction, rounding can change."""
     size = max(mp.sqrt(average([dot(h, h) for h in group])) for group in data.groups)
     units, logits = slow.mean_units(data.groups), slow.logits_of(data)
-    unsure = {"mean": 0, "angle": 0, "logits": 0}
-    turns = [over(4 * e, norm(u)) for u in units]
+    undecided = {"mean": 0, "angle": 0, "logits": 0}
+    angle_errors = [over(4 * e, norm(u)) for u in units]
     for c, group in enumerate(data.groups):
         for h, z in zip(group, logits[c], strict=True):
             gaps = sorted(mp.sqrt(x) for x in slow.nearest_mean(data, h))
-            unsure["mean"] += gaps[1] - gaps[0] <= 8 * e * (norm(h) + size)
+            undecided["mean"] += gaps[1] - gaps[0] <= 8 * e * (norm(h) + size)
             scores = slow.nearest_direction(units, h)
-            off = max(turns)
+            error = max(angle_errors)
             top = sorted(scores, reverse=True)
-            unsure["angle"] += not any(h) or top[0] - top[1] <= 2 * off
+            undecided["angle"] += not any(h) or top[0] - top[1] <= 2 * error
             top = sorted(z, reverse=True)
-            unsure["logits"] += top[0] - top[1] <= 2 * e * logit
-    share = {name: mpf(number) / data.total + U for name, number in unsure.items()}
+            undecided["logits"] += top[0] - top[1] <= 2 * e * logit
+    share = {name: mpf(number) / data.total + U for name, number in undecided.items()}
     return {
         "accuracy": share["logits"],
         "nc4_ncc_accuracy": share["mean"],
@@ -173,33 +174,33 @@ def decisions(data: ExactData, e: Number, logit: Number) -> dict[str, Number]:
 def beside_reference(
     train: ExactData, test: ExactData, values: dict[str, Number]
 ) -> dict[str, Number]:
-    """Of the metrics of other data against the class means of training."""
+    """Return the errors of the metrics of test data relative to training class means."""
     largest, dim = max(len(group) for group in train.groups), len(train.centre)
     e = 16 * mp.sqrt(mpf(largest + dim + len(train.means))) * U
     rows: Sequence[Any] = [h for data in (train, test) for group in data.groups for h in group]
     size = max(norm(h) for h in rows)
     spread = mp.sqrt(average([dot(row, row) for row in train.centred]))
-    off = over(e * size, spread)
-    unsure = wrong = 0
+    error = over(e * size, spread)
+    undecided = wrong = 0
     logits = slow.logits_of(test)
     longest = max(norm(h) for group in test.groups for h in group)
     logit = max(norm(w) * longest + abs(b) for w, b in zip(test.weight, test.bias, strict=True))
     for c, group in enumerate(test.groups):
         for h, z in zip(group, logits[c], strict=True):
             gaps = sorted(mp.sqrt(x) for x in slow.nearest_mean(train, h))
-            unsure += gaps[1] - gaps[0] <= 8 * e * (norm(h) + size)
+            undecided += gaps[1] - gaps[0] <= 8 * e * (norm(h) + size)
             top = sorted(z, reverse=True)
             wrong += top[0] - top[1] <= 2 * e * logit
-    shares = mpf(unsure) / test.total + U, mpf(wrong) / test.total
+    shares = mpf(undecided) / test.total + U, mpf(wrong) / test.total
     strong = values["strong_test_collapse"]
-    farther = 2 * mp.sqrt(strong) * off + off**2 + strong * (2 * off + e)
+    distance_error = 2 * mp.sqrt(strong) * error + error**2 + strong * (2 * error + e)
     shift = values["reference_mean_shift"]
     return {
         "reference_ncc_accuracy": shares[0],
         "reference_ncc_agreement": shares[0] + shares[1],
-        "strong_test_collapse": farther,
-        "weak_test_collapse": mp.inf if unsure else farther,
-        "reference_mean_shift": 2 * mp.sqrt(shift) * off + off**2 + shift * (2 * off + e),
+        "strong_test_collapse": distance_error,
+        "weak_test_collapse": mp.inf if undecided else distance_error,
+        "reference_mean_shift": 2 * mp.sqrt(shift) * error + error**2 + shift * (2 * error + e),
         "reference_spread_ratio": e * values["reference_spread_ratio"]
         if sum(slow.variances(train)) > SMALLEST
         else mp.inf,

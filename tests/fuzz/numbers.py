@@ -1,7 +1,7 @@
-"""Extreme but valid features and classifiers: every metric within its documented error, or a word.
+"""Campaign of extreme but valid features and classifiers.
 
-`documented` says how far a metric may be off; where it is off by more than a millionth, a warning
-or a note must say so, too.
+Every metric must be within its documented error, see `errors.documented`. If its error exceeds one
+millionth, a warning or a note must also mention the metric.
 """
 
 import random
@@ -26,34 +26,35 @@ from tests.reference.digits import mp, mpf
 from tests.reference.slow import ExactData
 
 Array = NDArray[Any]
-SAID = mpf("1e-6")
-"""An error beyond this is to be said."""
+WARN_ABOVE = mpf("1e-6")
+"""Error above which a warning or note is required."""
 ABSOLUTE = (
     "intra", "inter", "nc0", "nc2", "nc3", "unc3", "nc4", "accuracy", "agreement", "minority",
     "within_variation", "error_bound", "directional", "test_collapse", "mean_shift",
 )  # fmt: skip
-"""Of these an error is absolute; of the others relative to the value."""
-DECIDED = ("nc4", "accuracy", "agreement", "weak_test_collapse")
-"""A sample between two classes may go to either; how many there are, `documented` knows."""
+"""Parts of names of metrics with absolute errors; errors of the others are relative."""
+DECISIONS = ("nc4", "accuracy", "agreement", "weak_test_collapse")
+"""Parts of names of metrics that count samples. Rounding may change the class of samples between
+two classes; `documented` counts them."""
 BY_TABLE = (
     *("loss", "balanced_loss", "optimal_loss", "excess_loss", "margin", "normalised_margin"),
     "rankme",
 )
-"""Held to the documented error alone: it grows with the logits, or, of `rankme`, with d."""
+"""Metrics without required warnings: their documented error grows with the logits, or with d."""
 
 OF_ERRORS = (
-    "right to about",
+    "relative error of about",
     "accurate to about",
     "rounding",
     "may be off",
-    "vanish",
+    "underflow",
     "leaves out",
 )
-"""What a warning says that is about the error of a number."""
+"""Words of warnings about the error of a number."""
 
 
 class Input(NamedTuple):
-    """What is measured, in which way."""
+    """Data of one measurement, and the way to measure it."""
 
     features: Any
     labels: list[int]
@@ -73,8 +74,8 @@ def scaled(chance: random.Random, rows: Array, labels: Array) -> Array:
 
 
 def small_class(chance: random.Random, rows: Array, labels: Array) -> Array:
-    own = labels == chance.choice(labels.tolist())
-    rows[own] *= power(chance, -310, 0)
+    selected = labels == chance.choice(labels.tolist())
+    rows[selected] *= power(chance, -310, 0)
     return rows
 
 
@@ -93,13 +94,13 @@ def shifted(chance: random.Random, rows: Array, labels: Array) -> Array:
 
 
 def outlying_mean(chance: random.Random, rows: Array, labels: Array) -> Array:
-    own = labels == chance.choice(labels.tolist())
-    rows[own] += power(chance, 0, 20) * chance.choice((-1, 1))
+    selected = labels == chance.choice(labels.tolist())
+    rows[selected] += power(chance, 0, 20) * chance.choice((-1, 1))
     return rows
 
 
 def collapsed(chance: random.Random, rows: Array, labels: Array) -> Array:
-    first = {label: rows[place].copy() for place, label in reversed([*enumerate(labels)])}
+    first = {label: rows[entry].copy() for entry, label in reversed([*enumerate(labels)])}
     noise = power(chance, -18, -3)
     return np.array([first[label] + noise * row for row, label in zip(rows, labels, strict=True)])
 
@@ -115,33 +116,33 @@ def zeroed(chance: random.Random, rows: Array, labels: Array) -> Array:
     return rows
 
 
-def whole(chance: random.Random, rows: Array, labels: Array) -> Array:
-    """Small integers: exact ties, equal means, rows on the centre."""
+def rounded(chance: random.Random, rows: Array, labels: Array) -> Array:
+    """Round to small integers, which gives exact ties, equal means and rows at the centre."""
     return np.round(rows * chance.choice((1, 2, 3)))
 
 
 def near_means(chance: random.Random, rows: Array, labels: Array) -> Array:
-    one, other = chance.choice(labels.tolist()), chance.choice(labels.tolist())
-    gap = rows[labels == one].mean(0) - rows[labels == other].mean(0)
-    rows[labels == other] += gap * (1 - power(chance, -17, -1))
+    first, second = chance.choice(labels.tolist()), chance.choice(labels.tolist())
+    gap = rows[labels == first].mean(0) - rows[labels == second].mean(0)
+    rows[labels == second] += gap * (1 - power(chance, -17, -1))
     return rows
 
 
 def denormal(chance: random.Random, rows: Array, labels: Array) -> Array:
     for _ in range(3):
-        place = chance.randrange(len(rows)), chance.randrange(rows.shape[1])
-        rows[place] = chance.randrange(-1000, 1000) * 5e-324
+        entry = chance.randrange(len(rows)), chance.randrange(rows.shape[1])
+        rows[entry] = chance.randrange(-1000, 1000) * 5e-324
     return rows
 
 
 CHANGES = (
     scaled, small_class, large_sample, wide_direction, shifted, outlying_mean, collapsed, doubled,
-    zeroed, whole, near_means, denormal,
+    zeroed, rounded, near_means, denormal,
 )  # fmt: skip
 
 
 def drawn(chance: random.Random) -> Input:
-    """One input; the same for the same chance."""
+    """Draw one input, which depends only on the state of `chance`."""
     count = chance.choice((2, 2, 3, 3, 4))
     dim = chance.choice((1, 2, 3, 4, 5)) if count == 2 else chance.choice((2, 2, 3, 4, 5))
     labels = [c for c in range(count) for _ in range(chance.choice((1, 2, 2, 3, 5)))]
@@ -177,29 +178,32 @@ def changed(chance: random.Random, rows: Array, labels: Array) -> Array:
 
 
 def bounded(rows: Array) -> Array:
-    """Within what is accepted."""
+    """Limit the numbers to the accepted range."""
     return np.clip(np.nan_to_num(rows), -1e150, 1e150)
 
 
-def measured(given: Input, **options: Any) -> Collapse:
-    """By the compiled kernels and the float32 screen, too, which otherwise wait for more rows."""
-    features, labels = given.features, np.array(given.labels)
+def measured(case: Input, **options: Any) -> Collapse:
+    """Measure an input, also with the compiled kernels and the float32 screen.
+
+    Without lowered limits, these would need more rows.
+    """
+    features, labels = case.features, np.array(case.labels)
     arguments: tuple[Any, ...] = (features, labels)
-    if given.batches > 1:
+    if case.batches > 1:
         half = len(labels) // 2
         parts = [(features[:half], labels[:half]), (features[half:], labels[half:])]
         arguments = ([part for part in parts if len(part[1])],)
     with ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if given.compiled:
+        if case.compiled:
             stack.enter_context(patch.object(blocks, "COMPILED_SIZE", 0))
             stack.enter_context(patch.object(nearest, "SCREENED_SIZE", 0))
-        head: dict[str, Any] = {"weight": given.weight, "bias": given.bias, **options}
+        head: dict[str, Any] = {"weight": case.weight, "bias": case.bias, **options}
         return measure_features(*arguments, **head)
 
 
 def campaign(folder: Path) -> Callable[[random.Random], bool]:
-    """Measurements of extreme input; each tells whether something was said about its numbers."""
+    """Return the attack, which reports whether a measurement warned about its numbers."""
     import torch
 
     torch.set_num_threads(1)
@@ -207,70 +211,72 @@ def campaign(folder: Path) -> Callable[[random.Random], bool]:
 
 
 def attack(chance: random.Random) -> bool:
-    """One input; whether it was refused or warned of. Fails where a number is wrong."""
-    given = drawn(chance)
+    """Measure one input and compare all numbers; return whether it was rejected or warned about."""
+    case = drawn(chance)
     try:
-        found = measured(given, metrics="all")
+        collapse = measured(case, metrics="all")
     except DataError as error:
-        return refused(error)
-    with mp.workprec(slow.precision(given.features, given.weight, given.bias)):
-        data = ExactData.of(given.features, given.labels, given.weight, given.bias)
+        return rejected(error)
+    with mp.workprec(slow.precision(case.features, case.weight, case.bias)):
+        data = ExactData.of(case.features, case.labels, case.weight, case.bias)
         values = slow.exact_metrics(data)
-        compare(found, values, errors.documented(data, values))
-    if given.features.dtype == np.float32 or given.batches > 1:
-        return said(found, "rounding")
+        compare(collapse, values, errors.documented(data, values))
+    if case.features.dtype == np.float32 or case.batches > 1:
+        return mentioned(collapse, "rounding")
     try:
-        other = measured(given._replace(features=given.test), reference=found)
+        second = measured(case._replace(features=case.test), reference=collapse)
     except DataError as error:
-        return refused(error)
-    with mp.workprec(slow.precision(given.features, given.test, given.weight, given.bias)):
-        data = ExactData.of(given.features, given.labels, given.weight, given.bias)
-        beside = ExactData.of(given.test, given.labels, given.weight, given.bias)
-        values = slow.reference_metrics(data, beside, given.labels)
+        return rejected(error)
+    with mp.workprec(slow.precision(case.features, case.test, case.weight, case.bias)):
+        data = ExactData.of(case.features, case.labels, case.weight, case.bias)
+        test = ExactData.of(case.test, case.labels, case.weight, case.bias)
+        values = slow.reference_metrics(data, test, case.labels)
         if values:
-            compare(other, values, errors.beside_reference(data, beside, values))
-    return said(found, "rounding")
+            compare(second, values, errors.beside_reference(data, test, values))
+    return mentioned(collapse, "rounding")
 
 
-def refused(error: DataError) -> bool:
-    """Only what is too large or too small may be."""
+def rejected(error: DataError) -> bool:
+    """Assert that only too large or too small numbers are rejected; return True."""
     assert "Rescale" in str(error), error
     return True
 
 
-def said(found: Collapse, name: str) -> bool:
-    """Whether a warning or a note speaks of a metric."""
-    return name in found.notes or warned(found, name)
+def mentioned(collapse: Collapse, name: str) -> bool:
+    """Whether a warning or a note mentions a metric."""
+    return name in collapse.notes or warned(collapse, name)
 
 
-def warned(found: Collapse, name: str) -> bool:
-    """By a line about its error; others name metrics, too."""
-    lines = (line for line in found.warnings if any(word in line for word in OF_ERRORS))
+def warned(collapse: Collapse, name: str) -> bool:
+    """Whether a warning about errors mentions a metric; other warnings also name metrics."""
+    lines = (line for line in collapse.warnings if any(word in line for word in OF_ERRORS))
     return any(re.search(rf"\b{name}\b", line) for line in lines)
 
 
-def compare(found: Collapse, values: dict[str, Any], allowed: dict[str, Any]) -> None:
-    """Fail with a line for each metric that is off."""
+def compare(collapse: Collapse, values: dict[str, Any], allowed: dict[str, Any]) -> None:
+    """Raise an error with a line for each metric whose number is wrong."""
     lines = []
     for name, truth in values.items():
-        value, limit = found.values[name], allowed[name]
-        told = said(found, name)
+        value, limit = collapse.values[name], allowed[name]
+        warned_of = mentioned(collapse, name)
         if value is None or not np.isfinite(value):
-            defined = mp.isfinite(truth) and limit < SAID and not warned(found, name)
-            if defined or (value is None and name not in found.notes):
+            defined = mp.isfinite(truth) and limit < WARN_ABOVE and not warned(collapse, name)
+            if defined or (value is None and name not in collapse.notes):
                 lines.append(f"{name}: {value} for {mp.nstr(truth, 17)}")
             continue
         if not mp.isfinite(truth):
-            if not told:
-                lines.append(f"{name}: {value!r} where there is none, without a word")
+            if not warned_of:
+                lines.append(f"{name}: {value!r} for an undefined metric, without a warning")
             continue
-        off = abs(mpf(value) - truth)
+        error = abs(mpf(value) - truth)
         scale = max(abs(truth), mpf(any(part in name for part in ABSOLUTE)))
-        beyond = off > limit + errors.SMALLEST and not told
-        unsaid = off > SAID * scale + errors.SMALLEST and not told and name not in BY_TABLE
-        if unsaid and not any(part in name for part in DECIDED):
-            lines.append(f"{name}: {value!r} for {mp.nstr(truth, 17)}, unsaid")
-        elif beyond:
-            limits = f"{mp.nstr(off, 3)} off, {mp.nstr(limit, 3)} allowed"
+        above_limit = error > limit + errors.SMALLEST and not warned_of
+        no_warning = (
+            error > WARN_ABOVE * scale + errors.SMALLEST and not warned_of and name not in BY_TABLE
+        )
+        if no_warning and not any(part in name for part in DECISIONS):
+            lines.append(f"{name}: {value!r} for {mp.nstr(truth, 17)}, without a warning")
+        elif above_limit:
+            limits = f"error {mp.nstr(error, 3)}, allowed {mp.nstr(limit, 3)}"
             lines.append(f"{name}: {value!r} for {mp.nstr(truth, 17)}, {limits}")
     assert not lines, "\n".join(lines)
