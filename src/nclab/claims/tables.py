@@ -260,12 +260,3 @@ def _statement(row: Row, errata: Sequence[Erratum]) -> Text:
             lines += [f"  printed: {erratum.printed}", f"  correct: {erratum.correct}"]
             lines.append(f"  why: {erratum.why}")
     return Text("\n".join(lines) + "\n")
-
-
-def cell(rows: Sequence[Row], value: Value, form: str = ".3f") -> str:
-    """Return mean ± deviation over the converged rows, and how many those are if not all."""
-    known = [row for row in rows if row["converged"]]
-    if not known:
-        return "not converged"
-    text = mean_and_deviation(map(value, known), form)
-    return text if len(known) == len(rows) else f"{text} ({len(known)} of {len(rows)} converged)"

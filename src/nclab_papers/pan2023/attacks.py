@@ -30,15 +30,18 @@ ERRORS = (0.01, 0.05)
 
 
 def fig31() -> dict[str, Any]:
-    """Affine collapses with weight decay, plain a little, none less and less until it fails."""
+    """Return collapse that grows with weight decay for affine batch norm and less for plain.
+
+    Without batch norm collapse decreases with weight decay until training fails.
+    """
     rows = []
     for seed in SEEDS:
-        for place, decay in enumerate(DECAYS):
+        for index, decay in enumerate(DECAYS):
             shift = 0.001 * seed
             for norm, intra, inter in (
-                ("affine", 0.45 + 0.08 * place, -0.1 - 0.03 * place),
-                ("plain", 0.4 + 0.03 * place, 0.05),
-                ("none", 0.6 - 0.05 * place, 0.3),
+                ("affine", 0.45 + 0.08 * index, -0.1 - 0.03 * index),
+                ("plain", 0.4 + 0.03 * index, 0.05),
+                ("none", 0.6 - 0.05 * index, 0.3),
             ):
                 failed = norm == "none" and decay > 5e-3
                 rows.append(
@@ -50,8 +53,8 @@ def fig31() -> dict[str, Any]:
                         "loss": 0.5 * decay,
                         "min_intra": 1.0 if failed else intra - shift,
                         "max_inter": 1.0 if failed else inter,
-                        "alpha": 8.0 - place,
-                        "beta": 2.5 - 0.1 * place,
+                        "alpha": 8.0 - index,
+                        "beta": 2.5 - 0.1 * index,
                         "converged": not failed,
                         "run": f"{norm}-{decay}-{seed}",
                     }
@@ -60,7 +63,7 @@ def fig31() -> dict[str, Any]:
 
 
 def norms() -> dict[str, Any]:
-    """The affine rows, with guarantees that grow and are kept."""
+    """Return the networks with affine batch norm, with guarantees that hold and grow."""
     rows = [
         row
         | {
@@ -83,7 +86,7 @@ def norms() -> dict[str, Any]:
 
 
 def complexity() -> dict[str, Any]:
-    """Deeper teachers, weaker collapse."""
+    """Return collapse that is weaker for deeper teachers."""
     rows = [
         {
             "norm": "affine",
@@ -103,13 +106,16 @@ def complexity() -> dict[str, Any]:
 
 
 def fig33() -> dict[str, Any]:
-    """Layers sharpen, depth falls, inter is positive in the middle at 3e-3 and 5e-3."""
+    """Return collapse that sharpens from layer to layer, and a depth that falls with decay.
+
+    At weight decay 3e-3 and 5e-3 the inter-class cosine is positive in the middle layers.
+    """
     rows, depths, runs = [], [], []
     for seed in SEEDS:
-        for place, decay in enumerate(DEEP_DECAYS):
+        for index, decay in enumerate(DEEP_DECAYS):
             key = {"weight_decay": decay, "seed": seed}
             failed = decay == 1e-2
-            first = max(6 - place, 2)
+            first = max(6 - index, 2)
             for layer in range(1, LAYERS + 1):
                 bump = 0.05 * layer if decay in (3e-3, 5e-3) and layer < 9 else 0.0
                 rows.append(
@@ -129,8 +135,8 @@ def fig33() -> dict[str, Any]:
 
 
 def conjectures() -> dict[str, Any]:
-    """Small slack everywhere."""
-    places = [(data, layers) for data in ("conic", "teacher") for layers in (6, 15)]
+    """Return a small e for every conjecture and setting."""
+    settings = [(data, layers) for data in ("conic", "teacher") for layers in (6, 15)]
     worst = [
         {
             "conjecture": name,
@@ -141,17 +147,17 @@ def conjectures() -> dict[str, Any]:
             "smallest_e": 0.002 * seed,
         }
         for name in ("3.1.1", "3.2.1", "3.2.2")
-        for data, layers in places
+        for data, layers in settings
         for reading in (CONVERGED, PERFECT)
         for seed in SEEDS
     ]
     accuracies = [
         {"data": data, "layers": layers, "seed": seed, "weight_decay": 1e-3, "accuracy": 1.0}
-        for data, layers in places
+        for data, layers in settings
         for seed in SEEDS
     ]
-    tried = [{"data": data, "layers": layers} for data, layers in places]
-    config = {"classes": 4, "places": tried, "seeds": list(SEEDS)}
+    tested = [{"data": data, "layers": layers} for data, layers in settings]
+    config = {"classes": 4, "places": tested, "seeds": list(SEEDS)}
     return {
         "config": config,
         "worst": worst,
@@ -162,7 +168,7 @@ def conjectures() -> dict[str, Any]:
 
 
 def guarantees() -> dict[str, Any]:
-    """Bounds that are kept and tell more with weight decay."""
+    """Return bounds that hold and become stronger with weight decay."""
     curve = [
         {
             "excess_loss": excess,
@@ -183,11 +189,11 @@ def guarantees() -> dict[str, Any]:
             "intra_cosine": [0.9, 0.8],
             "class_intra_lower": [0.6, 0.5],
             "accuracy": 1.0,
-            "mean_guaranteed": 0.45 + 0.05 * place,
+            "mean_guaranteed": 0.45 + 0.05 * index,
             "thesis_intra_lower": 0.0,
         }
         for seed in SEEDS
-        for place, decay in enumerate((5e-4, 1e-3, 3e-3, 5e-3))
+        for index, decay in enumerate((5e-4, 1e-3, 3e-3, 5e-3))
     ]
     return {"config": {"num_classes": 4}, "curve": curve, "networks": networks}
 
@@ -197,7 +203,7 @@ SETTINGS = [(data, layers) for data in ("conic", "teacher") for layers in (6, 15
 
 
 class Network(NamedTuple):
-    """What is measured in each of three layers of a network."""
+    """Measurements in each of three layers of a network."""
 
     gaps: tuple[float, float, float]
     accuracies: tuple[float, float, float]
@@ -209,12 +215,12 @@ IMPROVING: Pair = (
     Network((0.1, 0.2, 0.3), (0.8, 0.9, 1.0)),
     Network((0.1, 0.3, 0.6), (0.9, 1.0, 1.0)),
 )
-"""As the conjectures say: no e is needed."""
+"""Networks that satisfy the conjectures with e = 0."""
 
 
 def needing(e: float) -> Pair:
-    """Networks that need just this e, for each conjecture."""
-    fall = 2.302585092994046 * e  # of the last layers over one decade
+    """Return networks that satisfy each conjecture with this e and no smaller one."""
+    fall = 2.302585092994046 * e  # from the smaller to the larger weight decay, in the last layer
     return (
         Network((0.2, 0.6 + e, 0.6), (1 - e / 2, 1.0, 1.0)),
         Network((0.2, 0.6 + e - fall, 0.6 - fall), (1 - e, 1 - e / 2, 1.0)),
@@ -222,33 +228,34 @@ def needing(e: float) -> Pair:
 
 
 def conjectured(pair: Pair, *, backwards: str = "") -> dict[str, Any]:
-    """The smallest e of every seed, computed by nclab from the same two networks in all seeds.
+    """Compute the smallest e of every seed from two networks, the same in all seeds.
 
     Args:
-        backwards: weight_decay or measured, what runs backwards in every other seed.
+        backwards: field that is reversed in odd seeds, weight_decay or measured.
     """
     rows = []
     for data, layers in SETTINGS:
         for seed in SEEDS:
-            turned = backwards if seed % 2 else ""
-            where = {"data": data, "layers": layers, "seed": seed}
-            rows += [{**where, **row} for row in smallest(_networks(pair, turned))]
+            reversed_field = backwards if seed % 2 else ""
+            keys = {"data": data, "layers": layers, "seed": seed}
+            rows += [{**keys, **row} for row in smallest(_networks(pair, reversed_field))]
     return {"worst": worst_of_seeds(rows)}
 
 
-def _networks(pair: Pair, turned: str) -> list[dict[str, Any]]:
-    decays = TWO_DECAYS[::-1] if turned == "weight_decay" else TWO_DECAYS
-    found = []
+def _networks(pair: Pair, reversed_field: str) -> list[dict[str, Any]]:
+    """Return the rows of both networks, with weight decays or layers reversed on request."""
+    decays = TWO_DECAYS[::-1] if reversed_field == "weight_decay" else TWO_DECAYS
+    rows = []
     for decay, network in zip(decays, pair, strict=True):
         measured = [
             {"min_intra": gap, "max_inter": 0.0, "nc4_ncc_accuracy": accuracy}
             for gap, accuracy in zip(*network, strict=True)
         ]
-        if turned == "measured":
+        if reversed_field == "measured":
             measured.reverse()
         end = {"weight_decay": decay, "accuracy": 1.0, **measured[-1]}
-        found.append({**end, "measured": measured})
-    return found
+        rows.append({**end, "measured": measured})
+    return rows
 
 
 HOLDS, CORRECTED, REFUTED = "holds", "holds with a correction", "refuted"

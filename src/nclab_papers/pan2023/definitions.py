@@ -159,9 +159,8 @@ def _depths(preset: str) -> Numbers:
 def depths(numbers: Numbers) -> Finding:
     evidence = (
         f"on {numbers['networks']} series of layer accuracies the depth differs from a direct "
-        f"search "
-        f"in {numbers['differing']} cases ({numbers['none']} cases have no such layer, and the "
-        f"depth is the number of layers) and increases with epsilon in {numbers['rising']}"
+        f"search in {numbers['differing']} cases ({numbers['none']} cases have no such layer, and "
+        f"the depth is the number of layers) and increases with epsilon in {numbers['rising']}"
     )
     right = numbers["differing"] == 0 and numbers["rising"] == 0 and numbers["none"] > 0
     return holds_if(right, evidence, numbers)

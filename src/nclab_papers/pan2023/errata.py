@@ -1,4 +1,4 @@
-"""What pan2023 prints and what it should say."""
+"""Errata of pan2023."""
 
 from nclab.claims.paper import Erratum
 

@@ -197,8 +197,7 @@ def pairs(numbers: Numbers) -> Finding:
     finite = sum(size["all"] is None and size["most"] is not None for size in beyond)
     evidence += (
         f"; in the certified inter + 1/(C-1) the power of epsilon is {rates['epsilon']:.3f} "
-        f"(printed "
-        f"1/6), that of delta {rates['delta']:.3f}, and the rate per unit of alpha beta "
+        f"(printed 1/6), that of delta {rates['delta']:.3f}, and the rate per unit of alpha beta "
         f"{rates['product']:.3f} C/(C-1) (printed 1); the constant {number(constant)} suffices in "
         f"place of the O; at {finite} of {len(beyond)} sizes most pairs have a bound although all "
         f"pairs together have none"

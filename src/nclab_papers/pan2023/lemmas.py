@@ -312,10 +312,9 @@ def lemma_2_4_6(numbers: Numbers) -> Finding:
     evidence = (
         f"11 features (1, 0), 10 features (-1.1, 0) and w = (1, 0) have cosine "
         f"{number(printed['left'])}, the printed bound is {number(printed['right'])}; for the "
-        f"inner "
-        f"product of w and the mean unit feature: {inner.evidence}; if |mean h| >= (1 - e) alpha, "
-        f"as in the theorem: {describe_tally(numbers['repaired'])}; with 2(1 - rho^2) instead of "
-        f"4 e^(1/3): {linear.evidence}"
+        f"inner product of w and the mean unit feature: {inner.evidence}; if |mean h| >= (1 - e) "
+        f"alpha, as in the theorem: {describe_tally(numbers['repaired'])}; with 2(1 - rho^2) "
+        f"instead of 4 e^(1/3): {linear.evidence}"
     )
     if inner.verdict is not Verdict.HOLDS:
         return Finding(Verdict.REFUTED, evidence, numbers)

@@ -73,8 +73,7 @@ def cosines(numbers: Numbers) -> Finding:
     floor = 1 / numbers["orthogonal_size"]
     evidence = (
         f"on {numbers['networks']} networks the library's cosines are within {number(worst)} of "
-        f"the "
-        f"averages over all pairs; because pairs with i = j count, "
+        f"the averages over all pairs; because pairs with i = j count, "
         f"{numbers['orthogonal_size']} orthogonal features have an intra-class cosine of "
         f"{number(numbers['orthogonal_intra'])} instead of 0"
     )
@@ -152,8 +151,7 @@ def simplex(numbers: Numbers) -> Finding:
     finding = judge_statement(numbers)
     evidence = (
         f"mean inter >= -mean intra / (C-1): {finding.evidence}; so -1/(C-1) for every pair "
-        f"implies "
-        f"intra 1 and the angles of a simplex, whose cosines are exact to "
+        f"implies intra 1 and the angles of a simplex, whose cosines are exact to "
         f"{number(numbers['frame_error'])}"
     )
     right = finding.verdict is Verdict.HOLDS and numbers["frame_error"] <= EXACT

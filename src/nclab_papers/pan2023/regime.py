@@ -155,8 +155,7 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
             len(maps),
             "The intra-class cosine that `nclab certify` guarantees every class; 0 means no "
             "guarantee. A small excess is not enough. Where αβ is large, 1 − intra begins as "
-            "2(C−1)ε/(mαβ), and "
-            "the smallest loss m is about (C−1) exp(−Cαβ/(C−1)).",
+            "2(C−1)ε/(mαβ), and the smallest loss m is about (C−1) exp(−Cαβ/(C−1)).",
             (4.6, 4.2),
         ),
         Picture(

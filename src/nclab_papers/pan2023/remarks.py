@@ -114,11 +114,10 @@ def fractions(numbers: Numbers) -> Finding:
     evidence = (
         f"alignment at delta just below 1/C and for all classes differ by {number(difference)}; at "
         f"delta = 1/C, where one class is exempt, it is larger by at least {number(gain)}; both "
-        f"are "
-        f"within {number(error)} of a search over the networks that attain them; the inter-class "
-        f"bound at delta just below one pair is the better of the bounds on all pairs and exceeds "
-        f"the worst pair found by at most {number(max(loose))} of its deviation; with one pair "
-        f"exempt it is smaller by at least {number(relief)}"
+        f"are within {number(error)} of a search over the networks that attain them; the "
+        f"inter-class bound at delta just below one pair is the better of the bounds on all pairs "
+        f"and exceeds the worst pair found by at most {number(max(loose))} of its deviation; with "
+        f"one pair exempt it is smaller by at least {number(relief)}"
     )
     every = all(row["below"] <= row["all"] + SEARCHED for row in pairs)
     every = every and min(loose) >= 0 and max(loose) <= LOOSE and relief > 0
@@ -218,10 +217,8 @@ def exponent(numbers: Numbers) -> Finding:
     evidence = (
         f"per unit of alpha beta, C = {numbers['classes']}: the bound on intra-class cosines is "
         f"true with exponent {claimed:.3f} and with every exponent from {best:.3f} on (1 - intra "
-        f"is "
-        f"c epsilon, with c within {abs(numbers['certified_ratio'] - 1):.1e} of the proved one; "
-        f"the "
-        f"lambda of the proof, with the O, has {proved:.3f})"
+        f"is c epsilon, with c within {abs(numbers['certified_ratio'] - 1):.1e} of the proved one; "
+        f"the lambda of the proof, with the O, has {proved:.3f})"
     )
     right = abs(numbers["certified_ratio"] - 1) <= 1e-3 and best <= claimed
     return holds_if(right, evidence, numbers)
