@@ -136,7 +136,7 @@ def _ordered(features: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
 
 
 def prepared(name: str) -> tuple[Tokens, Hand]:
-    """Return a model in which a module returns the token that the head reads."""
+    """Return a model with the given ending, and its formula."""
     finish, hand = USES[name]
     return Tokens(finish), hand
 

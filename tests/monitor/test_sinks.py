@@ -179,7 +179,7 @@ def test_a_failed_training_can_be_resumed(tmp_path: Path) -> None:
         train(monitor.model, monitor, epochs=3, forward=_breaking(after=14))
     assert steps() == [6, 12]
     again = nclab.Monitor(network(), sinks=sink())
-    again.steps, again.epochs = 12, 2  # as from a checkpoint
+    again.set_progress(epochs=2, steps=12)  # as from a checkpoint
     with pytest.raises(RuntimeError, match="out of coffee"), again:
         train(again.model, again, epochs=3, forward=_breaking(after=8))
     assert steps() == [6, 12, 18]

@@ -15,7 +15,7 @@ from tests.monitor.loops import batches, network
 
 VALUES: tuple[Any, ...] = (None, "x", -1, [], math.nan, {}, [None], {"layers": None})
 FITTING: dict[str, tuple[Any, ...]] = {"alarms": ([],), "history": ([],)}
-"""What is right for some keys."""
+"""Values that are valid for some keys."""
 
 
 def trained(*, more: bool = False) -> nclab.Monitor:

@@ -199,11 +199,13 @@ def _classifier(
         if source.selection == "token"
         else None
     )
-    remarks = (remark, change_remark(source), last.remark, token_remark)
+    changed = source.change is not None
+    change = change_remark(source) if changed else None
+    remarks = (remark, change, last.remark, token_remark)
     return Classifier(
         call.name,
         input_layer(call, calls),
-        source_reader(source, model),
+        source_reader(source, model) if changed else form.read,
         "; ".join(filter(None, remarks)) or None,
         form.unit_rows,
         source.selection,

@@ -140,11 +140,10 @@ def summed_layers(linear: Sequence[LinearCall], outputs: Sequence[Tensor]) -> li
 
 
 def source_reader(source: LogitSource, model: nn.Module) -> Callable[[], Pair]:
-    """Return a reader of the current (C, d) weight and (C,) bias of a logit source."""
+    """Return a function that reads the current (C, d) weight and (C,) bias of changed results."""
     forms = [call.form for call in source.calls]
-    if source.change is None:
-        return forms[0].read
     output = source.calls[-1].call.target
+    assert source.change is not None
     assert output is not None
     eps = torch.finfo(output.dtype).eps
     scales: list[Callable[[], Tensor | float]] = []
@@ -180,10 +179,9 @@ def _scaled(form: HeadForm, scale: Tensor | float) -> Pair:
     return weight * factor, None if bias is None else bias * factor
 
 
-def change_remark(source: LogitSource) -> str | None:
-    """Return a remark on the factors, offset and sum of a logit source, else None."""
-    if source.change is None:
-        return None
+def change_remark(source: LogitSource) -> str:
+    """Return a remark on the factors, the offset and the sum of a logit source."""
+    assert source.change is not None
     terms = [
         call.call.name if factor == 1.0 else f"{factor:.4g} × {call.call.name}"
         for call, factor in zip(source.calls, source.change.factors, strict=True)
@@ -196,7 +194,7 @@ def change_remark(source: LogitSource) -> str | None:
 
 
 def _groups_by_input(linear: Sequence[LinearCall]) -> Iterator[tuple[LinearCall, ...]]:
-    """Yield groups of maps that read one tensor and make logits of one shape, the last first."""
+    """Yield groups of linear maps with the same input and shape of logits, the last group first."""
     groups: dict[tuple[Identity | None, torch.Size, bool], list[LinearCall]] = {}
     for call in linear:
         target = call.call.target
@@ -261,7 +259,7 @@ def find_parameter_head(
 
 
 def given_weights(model: nn.Module, chosen: Any) -> Callable[[], Pair]:
-    """Return a reader of the (W, b) that a caller passes, or that the caller's function returns."""
+    """Return a function that reads the (W, b) passed by the caller or returned by a function."""
 
     def read() -> Pair:
         try:

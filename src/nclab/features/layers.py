@@ -95,7 +95,7 @@ def output_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
 
 
 def _makers(identity: Identity | None, calls: Sequence[Call]) -> list[Call]:
-    """Return the calls of modules called once that returned the tensor of this identity."""
+    """Return the calls that returned this tensor, without modules that are called repeatedly."""
     times = Counter(call.name for call in calls)
     return [
         call

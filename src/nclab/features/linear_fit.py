@@ -104,7 +104,7 @@ def fit_with_offset(rows: Tensor, logits: Tensor, weight: Tensor) -> tuple[Fit, 
 
 
 class Combination(NamedTuple):
-    """A sum of results, each times a factor, plus an offset."""
+    """Factors and offset of the sum Σ factor · result + offset."""
 
     factors: tuple[float, ...]
     offset: Tensor | None

@@ -18,12 +18,12 @@ from nclab.features.recorder import Call, Identity, has_only_own_hooks, is_plain
 Pair = tuple[Tensor, Tensor | None]
 """A weight (C, d) and a bias (C,)."""
 Offset = Callable[[], Tensor | None]
-"""Function that reads a bias."""
+"""Function that returns a current bias, or None without one."""
 
 
 @dataclass(frozen=True)
 class HeadForm:
-    """Readers of a classifier's weights: found once, called whenever weights are needed."""
+    """Functions that read a classifier's current weights, and the form of its linear map."""
 
     weight: Callable[[], Tensor]
     bias: Offset = lambda: None
@@ -147,7 +147,7 @@ def _returns_linear_map(call: Call) -> bool:
 
 
 class FittedParameter(NamedTuple):
-    """A parameter of a module that produces logits from rows, and the form in which it does."""
+    """A parameter that turns rows into logits, and the form of this linear map."""
 
     parameter: str
     form: HeadForm
@@ -218,7 +218,7 @@ def directions_remark(name: str, match: FittedParameter) -> str | None:
 def find_scale(
     owners: Iterator[nn.Module], scale: float, eps: float
 ) -> Callable[[], Tensor | float]:
-    """Return a reader of the parameter that holds a scale, else of the number itself.
+    """Return a function that reads the parameter with this scale, else one that returns the number.
 
     A parameter may hold the scale, its logarithm or its reciprocal.
     """
@@ -240,7 +240,7 @@ def _transformed(
 
 
 def find_offset(model: nn.Module, offset: Tensor | None, eps: float) -> Offset:
-    """Return a reader of the tensor that holds an offset of the logits, else of the numbers."""
+    """Return a function that reads the tensor with this offset, else one that returns it."""
     if offset is None:
         return lambda: None
     size = float(offset.abs().amax())
@@ -293,7 +293,7 @@ def _tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _weight_reader(module: nn.Module, name: str = "weight") -> Callable[[], Tensor]:
-    """Return a reader of a weight; a weight that a hook computes before each pass is recomputed."""
+    """Return a function that reads a weight; weights computed by a hook are recomputed."""
 
     def read() -> Tensor:
         for hook in module._forward_pre_hooks.values():

@@ -102,7 +102,7 @@ class CollapseCallback(Callback):
         model = _trained(pl_module, self._model)
         self._monitor = Monitor(model, self.schedule, **self._options)
         if self._monitor.total_epochs is None and (trainer.max_epochs or 0) > 0:
-            self._monitor.total_epochs = trainer.max_epochs
+            self._monitor.set_length(epochs=trainer.max_epochs, steps=None)
         if self._state is not None:
             state, self._state = self._state, None
             if trainer.global_rank > 0:  # a checkpoint has the sums of the first process only
@@ -114,7 +114,8 @@ class CollapseCallback(Callback):
         length = trainer.num_training_batches
         self.monitor.epoch_begin(batches=length if isinstance(length, int) else None)
         steps = trainer.estimated_stepping_batches  # optimiser steps, which the monitor counts
-        self.monitor.total_steps = int(steps) if 0 < steps < math.inf else None
+        total = int(steps) if 0 < steps < math.inf else None
+        self.monitor.set_length(epochs=self.monitor.total_epochs, steps=total)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -133,7 +134,7 @@ class CollapseCallback(Callback):
         """Count the step; after the last batch of an epoch, end the epoch before validation."""
         monitor = self.monitor
         if self._exact:
-            monitor.steps = trainer.global_step
+            monitor.set_progress(steps=trainer.global_step)
             return
         before = monitor.last
         try:
@@ -187,7 +188,7 @@ class CollapseCallback(Callback):
             monitor.epoch_end(epoch)
             events += [] if monitor.last is before else [monitor.last]
         else:
-            monitor.epochs = epoch
+            monitor.set_progress(epochs=epoch)
             due = self.schedule.due(epoch)
             splits = self._exact.items() if due else ()
             loaders = {split: _loader(trainer, data) for split, data in splits}

@@ -271,6 +271,15 @@ class Monitor:
             self._emit_estimate()
         self._pause()
 
+    def set_progress(self, *, epochs: int | None = None, steps: int | None = None) -> None:
+        """Set the finished epochs and steps in a loop that counts by itself; None keeps a count."""
+        self.epochs = self.epochs if epochs is None else epochs
+        self.steps = self.steps if steps is None else steps
+
+    def set_length(self, *, epochs: int | None, steps: int | None) -> None:
+        """Set the epochs and steps of the whole training; None if unknown."""
+        self.total_epochs, self.total_steps = epochs, steps
+
     def measure(
         self,
         loader: Iterable[Any],

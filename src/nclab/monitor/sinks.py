@@ -300,7 +300,7 @@ def named_sink(words: str) -> Sink:
     if not callable(sink):
         raise NclabError(
             f"Expected the plugin {name!r} to give a callable that takes an Event, got "
-            f"a {type(sink).__name__}. Mend or uninstall it."
+            f"a {type(sink).__name__}. Fix the plugin or uninstall it."
         )
     return sink
 

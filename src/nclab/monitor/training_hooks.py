@@ -96,7 +96,7 @@ class BatchFeatures(NamedTuple):
     keep: Tensor | None = None
     """Indices of the rows that enter the measurement; None for all."""
     ignored: int = 0
-    """Number of rows without a label that are not in `rows`."""
+    """Number of tokens that were skipped because they have no label."""
     dtypes: Sequence[torch.dtype | None] = ()
     """Type in which the rows of each layer were computed; means of positions are in double."""
 
@@ -109,7 +109,7 @@ class RowSelection(NamedTuple):
     keep: Tensor | None = None
     """(n,) indices of the rows that are read; None for all."""
     ignored: int = 0
-    """Number of rows without a label that are not read."""
+    """Number of rows that are skipped because they have no label."""
 
     @property
     def kept(self) -> Tensor:

@@ -110,9 +110,11 @@ class CollapseCallback(TrainerCallback):
 
     def on_epoch_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """Start an epoch of the monitor."""
-        self.monitor.total_epochs = math.ceil(state.num_train_epochs or 0) or None
         self.monitor.epoch_begin(batches=length_of(kwargs.get("train_dataloader")))
-        self.monitor.total_steps = state.max_steps if state.max_steps > 0 else None
+        self.monitor.set_length(
+            epochs=math.ceil(state.num_train_epochs or 0) or None,
+            steps=state.max_steps if state.max_steps > 0 else None,
+        )
 
     def on_step_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """Let the monitor read the labels in the next forward pass."""
@@ -129,7 +131,7 @@ class CollapseCallback(TrainerCallback):
         """Count an optimiser step; after the last one of an epoch, end the epoch before a save."""
         before = self.monitor.last
         if self._exact:
-            self.monitor.steps = state.global_step
+            self.monitor.set_progress(steps=state.global_step)
         else:
             self.monitor.step(state.global_step)
         events = [] if self.monitor.last is before else [self.monitor.last]
@@ -172,7 +174,7 @@ class CollapseCallback(TrainerCallback):
         if not self._exact:
             monitor.epoch_end(epoch)
             return [] if monitor.last is before else [monitor.last]
-        monitor.epochs = epoch
+        monitor.set_progress(epochs=epoch)
         if not self.schedule.due(epoch):
             return []
         return self._measure(args, known)
@@ -214,7 +216,7 @@ class CollapseCallback(TrainerCallback):
     def _load_checkpoint(self, args: Args, state: State) -> None:
         file = _checkpoint(args, state) / STATE_FILE
         if not file.is_file():  # a checkpoint of a training without this callback
-            self.monitor.steps, self.monitor.epochs = state.global_step, math.floor(state.epoch)
+            self.monitor.set_progress(epochs=math.floor(state.epoch), steps=state.global_step)
             return
         saved: Mapping[str, Any] = read_tree(file)
         if not state.is_world_process_zero:  # the file has the sums of the first process only

@@ -256,7 +256,7 @@ class RecordedTraining:
     def measure(self) -> None:
         """Measure over all training images, in evaluation mode."""
         trainer = self.trainer
-        self.monitor.steps, self.monitor.epochs = trainer.steps, trainer.epoch
+        self.monitor.set_progress(epochs=trainer.epoch, steps=trainer.steps)
         report = self.monitor.measure(self.batches)
         if trainer.epoch in self.config.pictured_epochs():
             picture = geometry(*self._features())
