@@ -21,7 +21,7 @@ from nclab.figures.picture import (
     Style,
     to_json,
 )
-from nclab.figures.seeds import LineStyle, column, mean_over_seeds
+from nclab.figures.seeds import column, mean_over_seeds
 from nclab.records.results import NUMBERS, make_folder, write_json
 
 EFFECT_COLOURS = {"reproduced": 2, "contradicted": 1, "no effect": 4}
@@ -74,8 +74,8 @@ def mean_curve(rows: Iterable[Row], x: str, line: Line) -> Series:
             if value is not None:
                 values.setdefault((row[x], row.get("seed", index)), []).append(float(value))
     means = [{x: place, "mean": fmean(members)} for (place, _), members in values.items()]
-    style = LineStyle(line.label, line.colour, line.style, line.marker)
-    return mean_over_seeds(means, x, column("mean"), style)
+    style = (line.label, line.colour, line.style, line.marker)
+    return mean_over_seeds(means, x, column("mean"), *style)
 
 
 def line_panel(

@@ -134,7 +134,7 @@ def _slant_names(axis: "Axes", names: Sequence[str]) -> None:
 
 
 def _remove_frame(axis: "Axes", *, keep_names: bool) -> None:
-    """Remove everything of the axes but the names below x, and use equal units on both axes."""
+    """Remove frame, grid and numbers, and use equal units on both axes."""
     axis.set_aspect("equal", adjustable="datalim")
     axis.grid(False)
     axis.spines[:].set_visible(False)

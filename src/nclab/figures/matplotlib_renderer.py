@@ -39,7 +39,7 @@ FORMATS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     (".pdf", 100, {"CreationDate": None}),
     (".svg", 100, {"Date": None}),
 )
-"""Suffix, dots per inch and metadata of every file; without metadata two writings are equal."""
+"""Suffix, dots per inch and removed metadata of every file; equal figures give equal files."""
 _TITLE_HEIGHT, _LEGEND_LINE = 0.32, 0.22
 """Inches of the title and of one line of a legend."""
 _PIXEL_RATIO = 2

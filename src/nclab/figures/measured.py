@@ -50,9 +50,9 @@ HISTORY_METRICS = (
 STYLES: tuple[Style, ...] = ("solid", "dashed", "dotted")
 """Line styles of the first, second and third split."""
 MOST_CLASSES = 2000
-"""Largest number of classes that are drawn one by one if classes are also grouped by frequency."""
+"""Largest number of classes that are drawn one by one if groups of classes are drawn too."""
 MINI_CLASSES, MINI_PIXELS = 20, 120
-"""Most classes of a small map, and its width in pixels."""
+"""Largest number of classes in a small map, and its width in pixels."""
 SMALLEST_LOSS_RATIO = 1e-3
 """Smallest ratio of optimal loss and smallest class loss at which the optimum is drawn."""
 

@@ -1,7 +1,7 @@
 """Lines of means over seeds with their spread, and crosses for runs that failed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import Marker, Series, Style
@@ -12,25 +12,24 @@ Value = Callable[[Row], float | None]
 SEED_CAPTION = "Lines: mean over the seeds. Bands: from the smallest to the largest seed."
 
 
-class LineStyle(NamedTuple):
-    """Label, colour, dashes and marker of a line."""
-
-    label: str
-    colour: int
-    style: Style = "solid"
-    marker: Marker = "filled"
-
-
 def column(name: str) -> Value:
     """Return a function that reads the number of a column from a row; None if it is missing."""
     return lambda row: None if row[name] is None else float(row[name])
 
 
-def mean_over_seeds(rows: Iterable[Row], key: str, value: Value, line: LineStyle) -> Series:
+def mean_over_seeds(
+    rows: Iterable[Row],
+    key: str,
+    value: Value,
+    label: str,
+    colour: int = 0,
+    style: Style = "solid",
+    marker: Marker = "filled",
+) -> Series:
     """Return the mean over seeds against `key`, with a band from the smallest to the largest.
 
     >>> rows = [{"layer": 1, "v": 0.25}, {"layer": 1, "v": 0.75}, {"layer": 2, "v": 1.0}]
-    >>> series = mean_over_seeds(rows, "layer", column("v"), LineStyle("v", 0))
+    >>> series = mean_over_seeds(rows, "layer", column("v"), "v")
     >>> series.x, series.y, series.low, series.high
     ([1.0, 2.0], [0.5, 1.0], [0.25, 1.0], [0.75, 1.0])
     """
@@ -41,16 +40,10 @@ def mean_over_seeds(rows: Iterable[Row], key: str, value: Value, line: LineStyle
             groups.setdefault(float(row[key]), []).append(measured)
     x = sorted(groups)
     several = any(len(group) > 1 for group in groups.values())
-    return Series(
-        line.label,
-        x,
-        [sum(groups[at]) / len(groups[at]) for at in x],
-        [min(groups[at]) for at in x] if several else None,
-        [max(groups[at]) for at in x] if several else None,
-        line.colour,
-        line.style,
-        line.marker,
-    )
+    y = [sum(groups[at]) / len(groups[at]) for at in x]
+    low = [min(groups[at]) for at in x] if several else None
+    high = [max(groups[at]) for at in x] if several else None
+    return Series(label, x, y, low, high, colour, style, marker)
 
 
 def failure_crosses(

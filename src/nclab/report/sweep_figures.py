@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from nclab.errors import NclabError
 from nclab.figures.picture import Panel, Picture, Reference, Series
-from nclab.figures.seeds import SEED_CAPTION, LineStyle, failure_crosses, mean_over_seeds
+from nclab.figures.seeds import SEED_CAPTION, failure_crosses, mean_over_seeds
 from nclab.report.compare import CHOSEN, SEED
 from nclab.report.content import Content, Figure
 
@@ -144,7 +144,7 @@ def _panel(
     for colour, values in enumerate(_combinations(rows, by)):
         own = [row for row in plain if row["converged"] and row["by"] == values]
         label = ", ".join(f"{one} {_named(v)}" for one, v in zip(by, values, strict=True))
-        lines.append(mean_over_seeds(own, "at", lambda row: row["value"], LineStyle(label, colour)))
+        lines.append(mean_over_seeds(own, "at", lambda row: row["value"], label, colour))
     crosses = failure_crosses(plain, "at", [lambda row: row["value"]], "failed, dead or not finite")
     ticks = tuple(places.of.values()) if places.names or len(places.of) <= FEW else ()
     return Panel(

@@ -214,7 +214,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
 def _mean_line(
     rows: Sequence[Row], name: str, label: str, colour: int, style: Style = "solid"
 ) -> Series:
-    """Return the mean over seeds of the seeds' means over weight decays, against the imbalance."""
+    """Return a line against the imbalance, averaged over weight decays and then over seeds."""
     x, y = [], []
     for ratio in sorted({float(row["ratio"]) for row in rows}):
         cells = by_cell(having(rows, ratio=ratio), plain(name), "weight_decay")

@@ -38,7 +38,7 @@ def gradient_coefficient(scale: float) -> float:
 
 
 def printed_gradient_coefficient(scale: float) -> float:
-    r"""Return the coefficient as printed; its denominator has two superfluous factors 2.
+    r"""Return the same factor as printed in the paper; its denominator has two extra factors 2.
 
     $$\frac{2+2e^{-2c^2}}{2+2e^{-2c^2}+2e^{2c^2}}$$
 

@@ -40,7 +40,7 @@ class TableRow(NamedTuple):
     claims: tuple[Claim, ...] = ()
     """Claims of nclab that check this row."""
     why: str = ""
-    """How these claims check the row, or why no claim does."""
+    """Explanation of the check, or the reason why no claim checks the row."""
 
 
 TABLE_1 = (

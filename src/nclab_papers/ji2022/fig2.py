@@ -44,12 +44,12 @@ from nclab.ulpm.trajectory import slope
 
 WITHIN = "nc1_within_variation"
 QUANTITIES = {
-    "nc2_norm_variation_means": "(1) norms, means",
-    "nc2_norm_variation_weights": "(1) norms, classifiers",
-    WITHIN: "(2) within",
-    "nc2_equiangularity_means": "(3) cosines, means",
-    "nc2_equiangularity_weights": "(3) cosines, classifiers",
-    "nc3_self_duality": "(4) duality",
+    "nc2_norm_variation_means": "(1) norms of means",
+    "nc2_norm_variation_weights": "(1) norms of classifiers",
+    WITHIN: "(2) within classes",
+    "nc2_equiangularity_means": "(3) angles of means",
+    "nc2_equiangularity_weights": "(3) angles of classifiers",
+    "nc3_self_duality": "(4) self-duality",
 }
 """The six curves of the figure with their labels."""
 CURVES = {
@@ -81,10 +81,10 @@ COLLAPSING = 0.5
 SCALES = (1e-12, 1e-8, 1e-2, 0.1)
 """Sizes of the starts in the check of the loss for learning rate 5."""
 USUAL = 1e-2
-"""Smallest start of the design; training never starts from smaller weights."""
+"""Smallest usual size of a start."""
 
 Samples = Mapping[str, list[dict[str, Any]]]
-"""Samples of the runs descent, normalised and flow."""
+"""Samples of every run, by its name: descent, normalised or flow."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Config:
     scale: float = 0.1
     """Standard deviation of the start of all runs."""
     scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0)
-    """Starts of plain descent: `scale`, and two half decades to either side."""
+    """Sizes of the starts of plain descent: `scale`, and factors of about 3 and 10 around it."""
     descent_steps: int = 100_000
     """Steps of plain descent, at rate 5 on the mean loss."""
     normalised_steps: int = 1000
@@ -194,18 +194,18 @@ def steps_to_level(samples: Samples) -> int | None:
 
 
 def figure_slope(start: Mapping[str, Any], name: str, first: int) -> float:
-    """Return the slope of a curve of plain descent on the figure's axes, from a step on."""
+    """Return the slope of a curve of plain descent on the axes of the figure."""
     steps, values = _curve_from(first, start, name)
     return slope(np.log(steps), values)
 
 
 def power(start: Mapping[str, Any], name: str, first: int) -> float:
-    """Return the power of t with which a curve of plain descent falls, from a step on."""
+    """Return the power of t with which a curve of plain descent falls."""
     return slope(*_curve_from(first, start, name))  # `slope` takes logarithms itself
 
 
 def _curve_from(first: int, start: Mapping[str, Any], name: str) -> tuple[list[float], list[float]]:
-    """Return steps and values of a curve from a step on."""
+    """Return the steps and values of a curve, beginning at a given step."""
     steps = start["descent"]["step"]
     if not any(first <= step < 10 * first for step in steps):
         raise ValueError(f"Expected curves from step {first} on, got curves from {steps[:1]}")
@@ -220,7 +220,7 @@ def flow_slope(seed_numbers: Mapping[str, Any], name: str) -> float:
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
     """Return the last sample of every run, and the slopes of descent and of the flow."""
-    columns = {"log_time": "log t", "margin": "margin", "normalised_margin": "normalised"}
+    columns = {"log_time": "log t", "margin": "margin", "normalised_margin": "normalised margin"}
     columns |= QUANTITIES
     seeds = numbers["per_seed"]
     rows = []

@@ -145,7 +145,7 @@ PRESETS = {
 """Configurations. "paper" takes two cores a working day for several seeds, "whole" trains all rungs
 for weeks, and "finished" only gathers finished rungs. Every rung also has its own preset."""
 LEADS_TO = "ji2022_fig3"
-"""Experiment whose missing recorded evidence is replaced by `furthest`."""
+"""Experiment that uses the numbers of `furthest` if it has no recorded evidence."""
 
 
 def run(

@@ -217,7 +217,7 @@ def descend_rescaled(gradient: Callable[[Array], Array], start: Array, *, degree
     return theta
 
 
-def _angle(first: Array, second: Array) -> float:
+def _direction_distance(first: Array, second: Array) -> float:
     """Return the distance between the unit vectors of two points."""
     units = [point / math.sqrt(square_norm(point)) for point in (first, second)]
     return float(np.linalg.norm(units[0] - units[1]))
@@ -244,11 +244,11 @@ def _decay(preset: str) -> Numbers:
         end = descend_with_decay(on_sphere, start)
         shrunk = (1 - RATE * DECAY) ** STEPS * descend_rescaled(on_sphere, start, degree=0)
         invariant.append(float(np.linalg.norm(end - shrunk) / np.linalg.norm(end)))
-        moved.append(_angle(end, start))
+        moved.append(_direction_distance(end, start))
         ends = descend_with_decay(model, start), descend_rescaled(model, start, degree=2)
-        homogeneous.append(_angle(*ends))
+        homogeneous.append(_direction_distance(*ends))
         near, far = (tangent(problem, size * start).gradient for size in (1.0, 2.0))
-        rotation.append(_angle(near, far))
+        rotation.append(_direction_distance(near, far))
     return {
         "scale_invariant": max_abs(invariant),
         "moved": min(moved),

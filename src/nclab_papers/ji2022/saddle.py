@@ -51,7 +51,7 @@ OPTIMAL_MARGIN = 0.9
 STEPS = {"quick": 3_000, "paper": 10_000}
 """Length of the runs if the experiment has no recorded numbers."""
 SLICE_DIGITS = 5
-"""Significant digits of the map of the loss, which is only drawn."""
+"""Decimal digits of the stored loss map, which is only used for a figure."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class Config:
         )
 
     def measured_epochs(self) -> set[int]:
-        """Return the start, epochs evenly spaced in their logarithm, and the end.
+        """Return the measured epochs: 0, epochs evenly spaced in their logarithm, and the last.
 
         >>> sorted(Config(epochs=30, per_decade=3).measured_epochs())
         [0, 1, 2, 5, 10, 22, 30]

@@ -59,12 +59,12 @@ class Evaluation(NamedTuple):
     """Objective, gradient and hidden values of a batch of factors."""
 
     value: Tensor
-    """(B,) objectives."""
+    """Objectives, shape (B,)."""
     gradients: Factors
     logits: Tensor
-    """(B, C, C) logits; column c holds the logits of class c."""
+    """Logits, shape (B, C, C); column c holds the logits of class c."""
     hidden: Tensor
-    """(B, w, C) last hidden layer before its ReLU."""
+    """Last hidden layer before its ReLU, shape (B, w, C)."""
 
 
 class EndState(NamedTuple):

@@ -314,8 +314,8 @@ def momentum_accelerates(numbers: Numbers) -> Finding:
 @study_claim(
     "findings/optimizer-sgdw-matched",
     Kind.RESULT,
-    "Decoupled weight decay of SGD makes networks collapse as much as coupled weight decay that "
-    "shrinks weights as much: SGDW at ten times the weight decay, with momentum 0.9.",
+    "SGDW collapses as much as SGD if both shrink weights equally: with momentum 0.9, at ten "
+    "times the weight decay of SGD.",
     "zhao2026, Sec. Abstract “the overlooked role of weight-decay coupling”",
 )
 def sgdw_matched(numbers: Numbers) -> Finding:

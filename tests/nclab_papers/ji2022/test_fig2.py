@@ -63,7 +63,7 @@ def test_both_curves_of_a_panel_count() -> None:
     finding = fig2.fig_2a.judge(SPOILED["ji2022/fig-2a"](IDEAL["ji2022_fig2"]))
     both = ["reproduced", "contradicted"]
     assert [effect["verdict"] for effect in finding.numbers["effects"]] == 2 * len(WINDOWS) * both
-    assert "(1) norms, classifiers below -0.75: -0.15 (95 %" in finding.evidence
+    assert "(1) norms of classifiers below -0.75: -0.15 (95 %" in finding.evidence
 
 
 def with_curves(
@@ -173,7 +173,7 @@ def test_the_table_has_every_run(numbers: dict[str, Any]) -> None:
     names = ["descent", "normalised", "flow", *slopes, "flow, slope"]
     assert [row[0] for row in table.rows] == names
     assert "C = 5, N = 10, d = 20. Normalised descent passes plain descent after" in table.title
-    assert table.columns[-1] == "(4) duality"
+    assert table.columns[-1] == "(4) self-duality"
     assert "normalised" in as_text(for_terminal(table))
 
 
