@@ -133,7 +133,8 @@ class WorstCaseProblem:
         """Return the cosine to extremise and its gradient.
 
         The cosine is the intra-class cosine of class 0 if only class 0 is free, and the inter-class
-        cosine of classes 0 and 1 otherwise."""
+        cosine of classes 0 and 1 otherwise.
+        """
         H = self.split(point)[1]
         directions = units(H)
         lengths = np.maximum(norms(H), SMALLEST_NORM)

@@ -148,7 +148,8 @@ class WorstPair:
     def prove(self, x: FloatArray, cosine: float, bias_norm: float) -> MeanCosineProof:
         """Return the dual bound at a point.
 
-        It holds at any point, and is close to the primal value at the worst point."""
+        It holds at any point, and is close to the primal value at the worst point.
+        """
         x, (mu_w, mu_h, xi) = self.polish(x, cosine)
         z = self.logits(x)
         value, slope = self.loss(z)

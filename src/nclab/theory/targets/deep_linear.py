@@ -46,7 +46,8 @@ def best_size(
 ) -> tuple[float, float]:
     """Return the size in [lowest, most] with the smallest cost, and that cost.
 
-    A scan over a grid finds the region, a bounded minimiser refines the size."""
+    A scan over a grid finds the region, a bounded minimiser refines the size.
+    """
     grid = [lowest + (most - lowest) * (k / GRID) for k in range(GRID + 1)]
     best = min(grid, key=cost)
     width = (most - lowest) / GRID

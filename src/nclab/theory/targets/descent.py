@@ -1,7 +1,8 @@
 """L-BFGS for smooth functions of one vector, with few function calls.
 
 scipy's L-BFGS-B also passes the reference tests, in the same CPU time, but its last digits differ:
-distances to targets in existing records would no longer be reproduced exactly."""
+distances to targets in existing records would no longer be reproduced exactly.
+"""
 
 from collections import deque
 from collections.abc import Callable

@@ -120,7 +120,8 @@ def _distance(W: NDArray[np.float64], k: int) -> float:
 def _nearest(W: NDArray[np.float64], k: int) -> NDArray[np.float64]:
     """Return the vector from the hull of the other rows to row k.
 
-    Non-negative least squares, with the sum of the weights drawn to 1."""
+    Non-negative least squares, with the sum of the weights drawn to 1.
+    """
     differences = np.delete(W, k, 0) - W[k]
     right_side = np.zeros(W.shape[1] + 1)
     right_side[-1] = 1.0

@@ -182,7 +182,8 @@ def with_points(numbers: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
 def read_points(path: Path) -> list[Mapping[str, Any]]:
     """Return the rows of a .csv with a header, or of a .json.
 
-    The .json holds a list, or an object with `rows` or `points`."""
+    The .json holds a list, or an object with `rows` or `points`.
+    """
     if path.suffix not in (".csv", ".json"):
         raise DataError(f"Expected points as .csv or .json, got {path.name}.")
     with translate_os_errors("read", str(path), DataError):

@@ -190,7 +190,8 @@ def initial_point(program: Program, size: float = 4.0) -> LogitPoint:
 def _perturbed(program: Program, start: LogitPoint, share: float = 0.1) -> LogitPoint:
     """Return the start mixed with a little of the initial point.
 
-    Without it, descent would never leave factors that are zero."""
+    Without it, descent would never leave factors that are zero.
+    """
     fresh = initial_point(program)
     common, lift = ((1 - share) * a + share * b for a, b in zip(start[:2], fresh[:2], strict=True))
     return LogitPoint(common, torch.where(program.distinct, lift, 0.0), start.bias)
@@ -266,7 +267,8 @@ def _lift_unit(program: Program) -> Tensor:
 def _bias_unit(program: Program) -> Tensor:
     """Return (G,) units of the bias in the packed vector.
 
-    They account for the k_g classes that share a bias, and for a large penalty."""
+    They account for the k_g classes that share a bias, and for a large penalty.
+    """
     return 1 / (program.sizes * (1 + (program.bias or 0.0))).sqrt()
 
 

@@ -86,7 +86,8 @@ def program_of_classes(setting: Setting, weight: float) -> Program:
 def _one(setting: Setting, seed: int) -> tuple[float, Tensor]:
     """Return objective and point of one random start.
 
-    Starts of deep heads begin with different ranks."""
+    Starts of deep heads begin with different ranks.
+    """
     C, dim, generator = setting.num_classes, _dim(setting), torch.Generator().manual_seed(seed)
     start = 0.5 * torch.randn(2 * C * dim, generator=generator).double()
     if setting.bias is not None:
@@ -223,7 +224,8 @@ def _objective(setting: Setting, smoothed: float = 0.0) -> Function:
 def _costs(setting: Setting, parts: Parts, smoothed: float = 0.0) -> tuple[Tensor, Tensor]:
     """Return loss and penalty.
 
-    Deep heads have the penalty of singular values, F/2 lambda sum sigma^(2/F)."""
+    Deep heads have the penalty of singular values, F/2 lambda sum sigma^(2/F).
+    """
     weight, features, bias = parts
     product = weight @ features
     logits = product + bias[:, None]

@@ -116,7 +116,8 @@ def _value(
 def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
     """Return logits times D^{1/2} for a penalised bias, and the dual bound.
 
-    Accelerated proximal gradient with restarts."""
+    Accelerated proximal gradient with restarts.
+    """
     counts, n, C = setting.counts, setting.samples, setting.num_classes
     assert setting.bias is not None
     penalty = setting.bias
