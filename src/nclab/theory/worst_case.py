@@ -219,8 +219,8 @@ def worst_intra(
     Source: pan2023, Thm 2.3.1 (its true worst case)
     Range: [0, 1]; an upper bound on what any guarantee can promise. 1 - intra = Θ(excess).
 
-    >>> found = worst_intra(3, 2.0, 1e-3, starts=2)
-    >>> found.feasible, 0.97 < found.value < 0.98
+    >>> result = worst_intra(3, 2.0, 1e-3, starts=2)
+    >>> result.feasible, 0.97 < result.value < 0.98
     (True, True)
     """
     search = make_problem(num_classes, product, excess, per_class, dim, 1)
@@ -246,8 +246,8 @@ def worst_inter(
     Range: [-1/(C-1), 1]; a lower bound on any guarantee. inter + 1/(C-1) = Θ(sqrt(excess)), for
     two classes Θ(excess).
 
-    >>> found = worst_inter(3, 2.0, 1e-3, per_class=1, starts=2)
-    >>> found.feasible, -0.5 < found.value < -0.3
+    >>> result = worst_inter(3, 2.0, 1e-3, per_class=1, starts=2)
+    >>> result.feasible, -0.5 < result.value < -0.3
     (True, True)
     """
     search = make_problem(num_classes, product, excess, per_class, dim, 2)

@@ -77,7 +77,7 @@ def test_large_groups_are_solved_in_few_steps(
 
     monkeypatch.setattr(program_solver, "descend", counted)
     path = TargetPath(tuple(round(1280 * 256 ** (-k / 39)) for k in range(40)) * 25, biased)
-    solution = path._one(12)
+    solution = path._solved_at(12)
     assert sum(steps) <= 400
     relaxed = solve(with_weight(path.program, solution.weight), gap=1e-9)
     assert relaxed.objective - solution.lower < 1e-7 * relaxed.objective
@@ -88,4 +88,4 @@ def test_too_large_norms_raise_before_solving() -> None:
     with pytest.raises(DataError, match=r"alpha beta is 24, at most about \d"):
         path.at(math.sqrt(4 * 58) * 24)
     assert not path._solved
-    assert path._one(LAST).norm < path.largest_norm
+    assert path._solved_at(LAST).norm < path.largest_norm

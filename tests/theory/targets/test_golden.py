@@ -16,7 +16,7 @@ from nclab.theory.targets.limits import best_margin, limit_grams, softmax_code, 
 from nclab.theory.targets.program import nuclear_norm, program_of_counts, with_weight
 from nclab.theory.targets.program_solver import solve
 from nclab.theory.targets.result import cosines
-from nclab.theory.targets.search import _one as start
+from nclab.theory.targets.search import _random_start as start
 from nclab.theory.targets.squared_error import critical_decay
 
 STEP = [10] * 3 + [1] * 3

@@ -133,8 +133,8 @@ def bounds_from_probabilities(
     The cost is the eigenvalues of one C x C matrix.
 
     >>> rests = [[-0.5, 0.5], [0.5, -0.5]]  # one sample each, probabilities of 1/2
-    >>> found = bounds_from_probabilities([1, 1], rests, 1e-9, math.log(2))
-    >>> round(found.optimal_loss, 6), found.alignment_lower.valid
+    >>> result = bounds_from_probabilities([1, 1], rests, 1e-9, math.log(2))
+    >>> round(result.optimal_loss, 6), result.alignment_lower.valid
     (0.693147, False)
     """
     sizes = torch.as_tensor(counts, dtype=torch.float64).detach().cpu()

@@ -132,8 +132,8 @@ def deep_relu(num_classes: int, depth: int, decay: float, *, refine: bool = True
     $$\min_p \tfrac{(1-p)^2}{2} + \tfrac F2\lambda\Bigl(C\cdot\tfrac{Cr}4\cdot r^{L-3}\cdot
     \bigl(\sqrt{2(r-1)}+(r-1)\sqrt{r-2}\bigr)^2p^2\Bigr)^{1/F}$$
 
-    >>> found = deep_relu(6, 4, 0.001, refine=False)
-    >>> round(found.collapse, 8), round(found.graph, 8)
+    >>> result = deep_relu(6, 4, 0.001, refine=False)
+    >>> round(result.collapse, 8), round(result.graph, 8)
     (0.01498193, 0.01443226)
     """
     C, F = num_classes, depth + 1
@@ -177,7 +177,7 @@ def _graph(C: int, r: int, depth: int, decay: float, each: float = 1.0) -> tuple
 
 def _refined(C: int, r: int, depth: int, decay: float, scale: float) -> float:
     """Return the objective after descent over the weights of a ReLU network from the graph."""
-    return min(_end(one, C, depth + 1, decay).value for one in from_graph(C, r, depth, scale))
+    return min(_end(start, C, depth + 1, decay).value for start in from_graph(C, r, depth, scale))
 
 
 def _end(
@@ -269,15 +269,15 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solution:
         starts.append(torch.randn(F * C * C, generator=generator).double())
     planes = _planes(C, setting.depth)
     short_ends = [
-        _end(one, C, F, weight, m, steps=SHORT)
-        for one in from_plane(C, setting.depth, math.sqrt(m), seeds=range(planes))
+        _end(start, C, F, weight, m, steps=SHORT)
+        for start in from_plane(C, setting.depth, math.sqrt(m), seeds=range(planes))
     ]
-    starts += [one.point for one in sorted(short_ends, key=lambda one: one.value)[:LONG]]
-    ends = [_end(one, C, F, weight, m, steps=REFINING) for one in track(starts, "starts")]
+    starts += [end.point for end in sorted(short_ends, key=lambda end: end.value)[:LONG]]
+    ends = [_end(start, C, F, weight, m, steps=REFINING) for start in track(starts, "starts")]
     number_of_ends = len(ends) + max(planes - LONG, 0)
     proof = f"lowest of known geometries and {number_of_ends} starts: no proof"
     if ends:
-        best = _end(min(ends, key=lambda one: one.value).point, C, F, weight, m)
+        best = _end(min(ends, key=lambda end: end.value).point, C, F, weight, m)
         objectives.append(f"{number_of_ends} starts {best.value:.9g}")
         if best.value < value * (1 - 1e-9):
             solution = _of_end(solution, best, F, m)

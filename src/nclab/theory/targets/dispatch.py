@@ -77,8 +77,8 @@ def target(
         targets: (C, C) soft targets of cross_entropy, one column per class.
         average: whether feature norms average over samples or over classes.
 
-    >>> found = target(10, weight_decay=5e-4)
-    >>> found.geometry, round(found.loss, 9)
+    >>> result = target(10, weight_decay=5e-4)
+    >>> result.geometry, round(result.loss, 9)
     ('simplex ETF', 0.001424038)
     """
     setting = check_setting(
@@ -292,7 +292,7 @@ def _focal(setting: Setting, program: Program, group: Tensor) -> Solution:
     if setting.norms is not None:
         return search(setting)
     optima = [solve(program, initial_point(program, size)) for size in (1.0, 3.0, 6.0, 10.0)]
-    best = min(optima, key=lambda one: one.objective)
+    best = min(optima, key=lambda optimum: optimum.objective)
     return _of_point(setting, program, best.point, group)._replace(
         proof=f"best of {len(optima)} starts: no proof", geometry="between simplex ETF and SELI"
     )

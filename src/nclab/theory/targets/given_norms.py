@@ -161,8 +161,8 @@ class TargetPath:
     """Optima of cross-entropy for given counts, at all norms; each is solved when first needed.
 
     >>> path = target_path((10.0, 10.0, 1.0), False)
-    >>> found = path.at(20.0)
-    >>> round(found.norm, 6), 0 < found.loss < 1
+    >>> result = path.at(20.0)
+    >>> round(result.norm, 6), 0 < result.loss < 1
     (20.0, True)
     """
 
@@ -196,7 +196,7 @@ class TargetPath:
         low, high, trials = 0, LAST + 1, 0
         while high - low > 1:
             index = min(max(index, low + 1), high - 1)
-            missing = norm - self._one(index).norm
+            missing = norm - self._solved_at(index).norm
             low, high, trials = (
                 (index, high, trials + 1) if missing > 0 else (low, index, trials + 1)
             )
@@ -204,8 +204,12 @@ class TargetPath:
             index = index + steps if trials < 6 else (low + high) // 2
         if high > LAST:
             raise DataError(self._too_large(norm))
-        above = self._one(high)
-        below = self._one(low) if low else above._replace(norm=0.0, parts=_zero(above.parts))
+        above = self._solved_at(high)
+        below = (
+            self._solved_at(low)
+            if low
+            else above._replace(norm=0.0, parts=_zero_parts(above.parts))
+        )
         share = (norm - below.norm) / max(above.norm - below.norm, 1e-300)
         ends = (below, above)
         mixed = [(1 - share) * a + share * b for a, b in zip(below.parts, above.parts, strict=True)]
@@ -245,7 +249,7 @@ class TargetPath:
             "collapse.target(weight_decay=0) is the limit"
         )
 
-    def _one(self, index: int) -> _PathPoint:
+    def _solved_at(self, index: int) -> _PathPoint:
         """Return the solved optimum at one weight of the path."""
         if index not in self._solved:
             weighted = with_weight(self.program, self.critical * STEP**index)
@@ -257,7 +261,7 @@ class TargetPath:
         return self._solved[index]
 
 
-def _zero(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _zero_parts(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Return the parts of the zero solution; the bias stays."""
     return parts[0], *(0 * part for part in parts[1:])
 

@@ -36,7 +36,7 @@ class Distributions(NamedTuple):
     """Class probabilities by groups: (G, G) of other classes, (G,) of the correct class."""
 
     others: Tensor
-    own: Tensor
+    correct: Tensor
 
 
 def lower_bound(program: Program, point: LogitPoint) -> float:
@@ -107,13 +107,13 @@ def _mixed(base: Distributions, wanted: Distributions) -> Distributions:
 
 def _dual_value(program: Program, guess: Distributions) -> float:
     """Return the dual objective; -inf for negative probabilities."""
-    if float(guess.others.min()) < -1e-15 or float(guess.own.min()) < -1e-15:
+    if float(guess.others.min()) < -1e-15 or float(guess.correct.min()) < -1e-15:
         return float("-inf")
-    guess = Distributions(guess.others.clamp(min=0), guess.own.clamp(min=0))
-    value = mean_entropy(guess.others, guess.own, program)
+    guess = Distributions(guess.others.clamp(min=0), guess.correct.clamp(min=0))
+    value = mean_entropy(guess.others, guess.correct, program)
     if program.bias:
         mass = guess.others * program.sizes[:, None]
-        mass.diagonal().copy_((program.sizes - 1) * guess.others.diagonal() + guess.own)
+        mass.diagonal().copy_((program.sizes - 1) * guess.others.diagonal() + guess.correct)
         residual = (mass - program.mass) @ program.share / program.sizes
         value -= float(program.sizes @ residual.square()) / (2 * program.bias)
     return value
@@ -302,7 +302,7 @@ class _Objective:
     def __init__(self, program: Program) -> None:
         self.program, self.scale, self.roots = program, program.scale, program.roots
         self.cost = program.weight * (program.sizes - 1) * program.roots
-        self.apart = program.distinct
+        self.distinct = program.distinct
         self.lift_unit, self.bias_unit = _lift_unit(program), _bias_unit(program)
 
     def __call__(self, x: Tensor) -> tuple[float, Tensor]:
@@ -314,7 +314,7 @@ class _Objective:
         parts = [
             torch.addmm(left, slope, right.T, beta=t).flatten(),
             torch.addmm(right, left.T, slope, beta=t).flatten(),
-            torch.where(self.apart, 2 * root * lift * self.lift_unit, 0.0),
+            torch.where(self.distinct, 2 * root * lift * self.lift_unit, 0.0),
         ]
         penalty = t / 2 * float(left.flatten() @ left.flatten() + right.flatten() @ right.flatten())
         penalty += float(self.cost @ root.square())

@@ -50,8 +50,8 @@ class Target(Printed):
     """Optimum of a setting: the geometry that a network should reach, with its proof.
 
     >>> import nclab
-    >>> found = nclab.target(counts=[10, 10, 10, 1, 1, 1], weight_decay=(0.02, 0.02))
-    >>> round(found.objective, 6), found.geometry, found.relative_gap < 1e-9
+    >>> result = nclab.target(counts=[10, 10, 10, 1, 1, 1], weight_decay=(0.02, 0.02))
+    >>> round(result.objective, 6), result.geometry, result.relative_gap < 1e-9
     (0.829753, 'between simplex ETF and SELI', True)
     """
 

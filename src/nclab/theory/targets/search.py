@@ -34,13 +34,13 @@ def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Sol
     C, starts = setting.num_classes, starts or number_of_starts(setting)
     with one_thread():
         seeds = track(range(starts), "random starts")
-        ends = [_one(setting, seed + k) for k in seeds]
-        point = min(ends, key=lambda one: one[0])[1]
+        ends = [_random_start(setting, seed + k) for k in seeds]
+        point = min(ends, key=lambda end: end[0])[1]
         exchanged = setting.dim is not None and setting.dim < C - 1 and not setting.balanced
         if exchanged := exchanged and C <= SMALL:
             point = _exchanged(setting, point)
         suffix = " and exchanges of classes" if exchanged else ""
-        return _found(setting, point)._replace(
+        return _solution_at(setting, point)._replace(
             lower=_relaxed(setting), proof=f"best of {starts} starts{suffix}: no proof"
         )
 
@@ -83,7 +83,7 @@ def program_of_classes(setting: Setting, weight: float) -> Program:
     )
 
 
-def _one(setting: Setting, seed: int) -> tuple[float, Tensor]:
+def _random_start(setting: Setting, seed: int) -> tuple[float, Tensor]:
     """Return objective and point of one random start.
 
     Starts of deep heads begin with different ranks.
@@ -158,7 +158,7 @@ def _neighbours(setting: Setting, point: Tensor) -> Iterator[Tensor]:
         yield torch.cat([weight, features, bias[order] if len(bias) else bias])
 
 
-def _found(setting: Setting, point: Tensor) -> Solution:
+def _solution_at(setting: Setting, point: Tensor) -> Solution:
     """Return the solution at a point."""
     weight, features, bias = _split(setting, point)
     logits = weight @ features

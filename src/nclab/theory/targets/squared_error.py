@@ -192,8 +192,8 @@ def regression_target(covariance: ArrayLike, weight_decay: tuple[float, float]) 
     So the mean squared error is $c^2 q$ while $c^2$ is below the least eigenvalue of the
     covariance. Derived in docs/targets.md; cf. Andriopoulos et al. 2024.
 
-    >>> found = regression_target([[4.0, 0.0], [0.0, 1.0]], (0.01, 0.04))
-    >>> round(found.mse, 12), found.weight_gram.diagonal().round(6).tolist()
+    >>> result = regression_target([[4.0, 0.0], [0.0, 1.0]], (0.01, 0.04))
+    >>> round(result.mse, 12), result.weight_gram.diagonal().round(6).tolist()
     (0.0008, [3.96, 1.96])
     """
     S = np.atleast_2d(np.asarray(covariance, dtype=np.float64))
