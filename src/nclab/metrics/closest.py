@@ -92,13 +92,13 @@ def closest_pairs(rows: Tensor, count: int = REPORTED) -> ClosestPairs:
     """
     closest = ClosestPairs(count)
     if screens(rows):
-        Screen(rows, closest).sweep()
+        PairScores(rows, closest).sweep()
     else:
         reduce_pairs(rows, closest)
     return closest
 
 
-class Screen:
+class PairScores:
     """Float32 scores of the pairs of rows, with a bound on their error."""
 
     def __init__(self, rows: Tensor, closest: ClosestPairs) -> None:
@@ -233,8 +233,8 @@ class BoundedClosestPairs(PairReducer):
         self.closest.add(left, right, (self.rows[left] * self.rows[right]).sum(1))
 
     @cached_property
-    def _row_products(self) -> Screen:
-        return Screen(self.rows, self.closest)
+    def _row_products(self) -> PairScores:
+        return PairScores(self.rows, self.closest)
 
 
 class _Terms(NamedTuple):

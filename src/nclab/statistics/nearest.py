@@ -84,7 +84,7 @@ class Centres:
         self.directions = unit_rows(units.masked_fill(undirected, 0.0), zero=0.0)
         self.undirected = (~self.directions.any(1)).nonzero().flatten()
         self.coincide = not bool(moments.centred_means.any())
-        self._screen: _Screen | None = None
+        self._scores: _ClassScores | None = None
 
     def nearest(
         self, block: CentredRows, labels: Tensor, *, compiled: bool
@@ -97,8 +97,8 @@ class Centres:
         size, dim = self.means.shape
         undecided_mean = undecided_angle = torch.arange(len(labels), device=labels.device)
         if len(labels) * dim * size >= SCREENED_SIZE and self.may_screen():
-            self._screen = self._screen or _Screen(self)
-            undecided_mean, undecided_angle = self._screen.decide(
+            self._scores = self._scores or _ClassScores(self)
+            undecided_mean, undecided_angle = self._scores.decide(
                 block, labels, by_mean=by_mean, by_angle=by_angle, compiled=compiled
             )
         step = max(128, CPU_BLOCK // max(dim, size))
@@ -153,7 +153,7 @@ class Centres:
         return nearest
 
 
-class _Screen:
+class _ClassScores:
     r"""Scores in float32 with bounds on their errors.
 
     With x = h - g and a_c = m_c - g the nearest mean has the largest s_c = <x, a_c> - |a_c|^2 / 2.

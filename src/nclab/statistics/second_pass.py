@@ -178,6 +178,31 @@ class SecondPass(_MeansPass):
                 f"Expected only classes of the first pass, got a sample of class "
                 f"{int(counted[slots < 0][0])}. Both passes must read the same data."
             )
+        spread, reach, by_distance, by_angle = self._decide(features, labels, rows, slots)
+        add_by_class(self.counts, slots)
+        add_by_class(self.spread_sums, slots, spread)
+        add_by_class(self.spread_squares, slots, spread.square())
+        add_by_class(self.reach_sums, slots, reach)
+        add_by_class(self.zero_counts, slots[reach <= self.least])
+        self.near_centre += int((reach <= NEAR * self.least).sum())
+        add_by_class(self.nearest_correct, slots[by_distance == slots])
+        add_by_class(self.cosine_correct, slots[by_angle == slots])
+        if predicted is not None:
+            predicted = predicted.to(device) if rows is None else predicted.to(device)[rows]
+            self.predictions += len(predicted)
+            self.nearest_agrees += int((self.classes[by_distance] == predicted).sum())
+            agrees = (self.classes[by_angle] == predicted) & (by_angle >= 0)
+            self.cosine_agrees += int(agrees.sum())
+        self.rows_seen += len(features)
+
+    def _decide(
+        self, features: Tensor, labels: Tensor, rows: Tensor | None, slots: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return distances to class mean and centre, nearest mean and nearest direction of rows.
+
+        Adds the directions of the rows from the centre to their sums.
+        """
+        device = self.counts.device
         if self._radii is None:
             self._radii = certain_radii(self._centres, self._expected)
         spread, reach = self._radii.new_empty(2, len(slots))
@@ -202,21 +227,7 @@ class SecondPass(_MeansPass):
             )
             nearest = self._centres.nearest(centred, slots[part], compiled=compiled)
             by_distance[part], by_angle[part] = nearest
-        add_by_class(self.counts, slots)
-        add_by_class(self.spread_sums, slots, spread)
-        add_by_class(self.spread_squares, slots, spread.square())
-        add_by_class(self.reach_sums, slots, reach)
-        add_by_class(self.zero_counts, slots[reach <= self.least])
-        self.near_centre += int((reach <= NEAR * self.least).sum())
-        add_by_class(self.nearest_correct, slots[by_distance == slots])
-        add_by_class(self.cosine_correct, slots[by_angle == slots])
-        if predicted is not None:
-            predicted = predicted.to(device) if rows is None else predicted.to(device)[rows]
-            self.predictions += len(predicted)
-            self.nearest_agrees += int((self.classes[by_distance] == predicted).sum())
-            agrees = (self.classes[by_angle] == predicted) & (by_angle >= 0)
-            self.cosine_agrees += int(agrees.sum())
-        self.rows_seen += len(features)
+        return spread, reach, by_distance, by_angle
 
     def _measure(self, block: Tensor, slots: Tensor, spread: Tensor, reach: Tensor) -> None:
         """Write the distances of rows to their class means and to the centre.
