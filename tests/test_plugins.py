@@ -62,9 +62,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     (site / "here.pth").write_text(f"{ROOT / 'src'}\n{sysconfig.get_paths()['purelib']}\n")
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
 
-    def run(*words: object) -> str:
+    def run(*texts: object) -> str:
         done = subprocess.run(
-            [python, *map(str, words)], cwd=place, env=environment, capture_output=True, text=True
+            [python, *map(str, texts)],
+            cwd=place,
+            env=environment,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -90,8 +94,8 @@ def test_an_installed_plugin_works_in_every_part(
         [*sweep, "--workers", "1"],
         ["reproduce", "example2026", "--out", str(runs), "--seeds", "8"],
     ]
-    said = json.loads(installed("-c", PROGRAM, json.dumps(commands)))
-    examined, table, trained, reproduced = said
+    outputs = json.loads(installed("-c", PROGRAM, json.dumps(commands)))
+    examined, table, trained, reproduced = outputs
 
     rows = json.loads(examined)["plugins"]
     assert {(row["kind"], row["name"], row["problem"]) for row in rows} == {
@@ -119,8 +123,8 @@ def test_an_installed_plugin_works_in_every_part(
     assert judged["here"]["relation"] == "agrees"
     pages = (file for file in (runs / "report").rglob("*") if file.suffix in (".html", ".js"))
     shown = "\n".join(page.read_text() for page in pages)
-    for words in ("On the Spread of Noisy Classes", "Spread against noise", "mean_modes"):
-        assert words in shown
+    for texts in ("On the Spread of Noisy Classes", "Spread against noise", "mean_modes"):
+        assert texts in shown
     seen = json.loads(installed("-c", "print(open('seen.jsonl').read())"))
     assert seen["nc/input/mean_modes"] >= 1
 
@@ -180,12 +184,12 @@ def test_bad_metrics_are_skipped_with_a_warning(offered: Any) -> None:
 
     one, other = Metric(cdnv, "mine", None, ""), Metric(strange, "mine", None, "")
     offered("metrics", one=one, other=other, third=3)
-    with pytest.warns(NclabWarning) as told:
+    with pytest.warns(NclabWarning) as caught:
         collapse = measured()
-    words = [str(one.message) for one in told]
-    assert len(words) == 4
+    texts = [str(one.message) for one in caught]
+    assert len(texts) == 4
     for expected in ("ModuleNotFoundError", "a metric cdnv already", "got pictures", "got a int"):
-        assert any(expected in one for one in words), expected
+        assert any(expected in one for one in texts), expected
     assert not hasattr(collapse, "strange")
     measured()  # is not told again
     assert [row.problem != "" for row in plugins.installed()] == [True] * 4
@@ -205,6 +209,6 @@ def test_a_sink_of_a_plugin_has_a_name(offered: Any) -> None:
     monitor = nclab.Monitor(net, sinks=["keeper", "keeper:there"], alarms=[])
     monitor.measure([(torch.randn(9, 4), torch.arange(9) % 3)])
     assert [event.step for event in seen] == [0, 0]
-    for words, why in (("keeper:bad", "KeyError: 'bad'"), ("keeper:none", "got a int")):
+    for texts, why in (("keeper:bad", "KeyError: 'bad'"), ("keeper:none", "got a int")):
         with pytest.raises(nclab.NclabError, match=why):
-            nclab.Monitor(net, sinks=words)
+            nclab.Monitor(net, sinks=texts)

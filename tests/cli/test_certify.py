@@ -55,8 +55,18 @@ def test_table_in_words() -> None:
 
 def test_counts() -> None:
     """With counts, loss and alpha are means over samples, and counts set the classes."""
-    words = ("certify", "--counts", "3x10,3x1", "--alpha", "2", "--beta", "1", "--loss", "0.3")
-    value = run_json(*words)
+    explanation = (
+        "certify",
+        "--counts",
+        "3x10,3x1",
+        "--alpha",
+        "2",
+        "--beta",
+        "1",
+        "--loss",
+        "0.3",
+    )
+    value = run_json(*explanation)
     assert value["count_aware"]["optimal_loss"] == pytest.approx(0.26746353, abs=1e-8)
     assert value["num_classes"] == 6
     with pytest.raises(DataError, match="got -1 for class 1"):

@@ -17,10 +17,10 @@ def test_one_claim_as_a_table() -> None:
 
 
 def test_a_short_list_shows_the_statements() -> None:
-    shown = " ".join(call("claims", "pan2023/lemma-2.4.6").out.split())
-    assert "pan2023, Lemma 2.4.6: If w, of norm at most beta," in shown
-    assert "printed: w·h̄ ≤ c/α + 4β(ε/(αβ))^(1/3), and since ‖w‖ ≤ β and ‖h̄‖ ≤ 1" in shown
-    assert "correct: The first, where (1/N) Σ ‖h_i‖ ≥ α − ε/β" in shown
+    printed = " ".join(call("claims", "pan2023/lemma-2.4.6").out.split())
+    assert "pan2023, Lemma 2.4.6: If w, of norm at most beta," in printed
+    assert "printed: w·h̄ ≤ c/α + 4β(ε/(αβ))^(1/3), and since ‖w‖ ≤ β and ‖h̄‖ ≤ 1" in printed
+    assert "correct: The first, where (1/N) Σ ‖h_i‖ ≥ α − ε/β" in printed
 
 
 def test_a_prefix_of_ids_as_json() -> None:
@@ -38,14 +38,14 @@ def test_results_of_runs_are_shown_next_to_recorded_ones(tmp_path: Path) -> None
     folder = tmp_path / "pan2023_fig33"
     folder.mkdir()
     (folder / "numbers.json").write_text(json.dumps(IDEAL["pan2023_fig33"]))
-    asked = ("claims", "pan2023/sec-3.2-intra-rises", "--json", "--runs", tmp_path)
-    [row] = json.loads(call(*asked).out)
+    flags = ("claims", "pan2023/sec-3.2-intra-rises", "--json", "--runs", tmp_path)
+    [row] = json.loads(call(*flags).out)
     assert row["verdict"] == "contradicted"
     assert row["size"].startswith("preset paper")
     assert (row["here"]["verdict"], row["here"]["relation"]) == ("reproduced", "differs")
     for key in ("estimate", "interval", "margin", "seeds"):
         assert key in row["numbers"]
-    [row] = json.loads(call(*asked, "--fresh").out)
+    [row] = json.loads(call(*flags, "--fresh").out)
     assert row["verdict"] == "reproduced"
 
 
@@ -57,12 +57,12 @@ def test_one_bad_file_does_not_stop_the_others(tmp_path: Path) -> None:
     ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "numbers.json").write_text(text)
-    asked = ("ji2022/fig-2b", "ji2022/fig-3", "ji2022/eq-9", "--runs", tmp_path, "--fresh")
-    done = call("claims", *asked, "--json")
+    flags = ("ji2022/fig-2b", "ji2022/fig-3", "ji2022/eq-9", "--runs", tmp_path, "--fresh")
+    done = call("claims", *flags, "--json")
     assert done.code == 0
     rows = json.loads(done.out)
     assert {row["verdict"] for row in rows if row["needs"]} == {"open"}
-    assert "(preset quick)" in " ".join(call("claims", *asked).out.split())
+    assert "(preset quick)" in " ".join(call("claims", *flags).out.split())
 
 
 def test_bad_arguments_are_one_line(tmp_path: Path) -> None:
@@ -87,22 +87,22 @@ def test_an_empty_id_and_a_folder_without_numbers(tmp_path: Path) -> None:
     done = call("claims", "")
     assert done.code == 2
     assert "got ''" in done.err
-    shown = call("claims", "ji2022/fig-2a", "--runs", tmp_path).out
-    assert "has no numbers of these experiments: ji2022_fig2." in " ".join(shown.split())
+    printed = call("claims", "ji2022/fig-2a", "--runs", tmp_path).out
+    assert "has no numbers of these experiments: ji2022_fig2." in " ".join(printed.split())
     assert "./runs by default" in " ".join(call("claims", "--help").out.replace("│", " ").split())
 
 
 def test_a_disagreement_with_the_evidence_shows_both_sides(tmp_path: Path) -> None:
     (tmp_path / "pan2023_fig33").mkdir()
     file = tmp_path / "pan2023_fig33" / "numbers.json"
-    asked = ("claims", "pan2023/sec-3.2-intra-rises", "findings/losses-gap", "--runs", tmp_path)
+    flags = ("claims", "pan2023/sec-3.2-intra-rises", "findings/losses-gap", "--runs", tmp_path)
 
-    def shown() -> str:
-        return " ".join(call(*asked).out.replace("│", " ").split())
+    def printed() -> str:
+        return " ".join(call(*flags).out.replace("│", " ").split())
 
     file.write_text(json.dumps(IDEAL["pan2023_fig33"]))
-    assert "differs (reproduced here, recorded contradicted)" in shown()
-    assert "1 claim: 1 contradicted 1 finding of ours: 1 contradicted" in shown()
-    assert "ours, after zhou2022, Sec. Abstract" in shown()
+    assert "differs (reproduced here, recorded contradicted)" in printed()
+    assert "1 claim: 1 contradicted 1 finding of ours: 1 contradicted" in printed()
+    assert "ours, after zhou2022, Sec. Abstract" in printed()
     file.write_text('{"exper')
-    assert "here: undecided; cannot be judged from pan2023_fig33/numbers.json" in shown()
+    assert "here: undecided; cannot be judged from pan2023_fig33/numbers.json" in printed()

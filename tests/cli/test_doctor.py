@@ -12,8 +12,8 @@ import torch
 from tests.cli.runner import call
 
 
-def checks(*words: object) -> dict[str, dict[str, str]]:
-    rows = json.loads(call("doctor", *words, "--json").out)["checks"]
+def checks(*arguments: object) -> dict[str, dict[str, str]]:
+    rows = json.loads(call("doctor", *arguments, "--json").out)["checks"]
     return {row["item"]: row for row in rows}
 
 

@@ -32,7 +32,7 @@ SWEEP = ("sweep", *OPTIONS.split())
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_sweep_on_ray_continues_after_a_kill(tmp_path: Path) -> None:
-    whole = call(*SWEEP, tmp_path / "whole", "--workers", 1)
+    undisturbed = call(*SWEEP, tmp_path / "undisturbed", "--workers", 1)
     command = [sys.executable, "-m", "nclab", *SWEEP, str(tmp_path / "killed"), "--engine", "ray"]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     started = subprocess.Popen(command, env=environment(), **quiet)
@@ -43,10 +43,10 @@ def test_a_sweep_on_ray_continues_after_a_kill(tmp_path: Path) -> None:
     while any(is_locked(run) for run in find_runs(tmp_path / "killed")):
         time.sleep(0.01)  # its workers are on their way out
     address = os.environ["RAY_ADDRESS"]
-    again = call(*SWEEP, tmp_path / "killed", "--engine", "ray", "--address", address)
-    assert again.code == 0, again.err
-    assert json.loads(again.out) == json.loads(whole.out)
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    resumed = call(*SWEEP, tmp_path / "killed", "--engine", "ray", "--address", address)
+    assert resumed.code == 0, resumed.err
+    assert json.loads(resumed.out) == json.loads(undisturbed.out)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
 
 
 def test_reproduce_on_ray_survives_a_lost_worker(
@@ -62,36 +62,38 @@ def test_reproduce_on_ray_survives_a_lost_worker(
     monkeypatch.setitem(norms.PRESETS, "quick", several)
     monkeypatch.setattr(train, "_job", jobs.train_but_die_once)
     ray = ("--engine", "ray", "--address", ray_cluster.address)
-    there = call(*command, tmp_path / "there", *ray)
-    assert there.code == 0, there.err
-    assert (tmp_path / "there" / "died").exists()
-    assert there.out.startswith("{"), there.out[:500]
-    ours, theirs = (json.loads(done.out)["experiments"]["pan2023_norms"] for done in (there, alone))
-    assert ours["rows"] == theirs["rows"]
-    there_is, expected = (contents(tmp_path / who / "fleet") for who in ("there", "alone"))
-    assert there_is == expected
+    remote = call(*command, tmp_path / "remote", *ray)
+    assert remote.code == 0, remote.err
+    assert (tmp_path / "remote" / "died").exists()
+    assert remote.out.startswith("{"), remote.out[:500]
+    ray_numbers, local_numbers = (
+        json.loads(done.out)["experiments"]["pan2023_norms"] for done in (remote, alone)
+    )
+    assert ray_numbers["rows"] == local_numbers["rows"]
+    files, expected = (contents(tmp_path / name / "fleet") for name in ("remote", "alone"))
+    assert files == expected
 
 
 @pytest.mark.parametrize("command", ["sweep", "reproduce"])
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (("--address", "head:6379"), "Expected --address only with --engine ray, got 'head:6379'"),
         (("--engine", "dask"), "'dask'"),
     ],
 )
 def test_engines_are_checked(
-    tmp_path: Path, command: str, options: tuple[str, ...], words: str
+    tmp_path: Path, command: str, options: tuple[str, ...], message: str
 ) -> None:
     done = call(command, "--out", tmp_path / "runs", *options)
     assert (done.code, done.out) == (2, "")
-    assert words in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (
             ("--address", "127.0.0.1:1"),
@@ -105,12 +107,12 @@ def test_engines_are_checked(
     ],
 )
 def test_a_missing_cluster_is_one_line(
-    tmp_path: Path, options: tuple[str, ...], words: str
+    tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
     pytest.importorskip("ray", reason="ray is not installed")
     done = call(*SWEEP, tmp_path / "runs", "--engine", "ray", *options)
     assert (done.code, done.out) == (2, "")
-    assert words in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
     assert not (tmp_path / "runs").exists()
 
@@ -129,14 +131,14 @@ def test_without_ray_one_line_names_the_extra(
 def test_experiments_get_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="ray is not installed")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    seen = []
+    locations = []
 
     def run(config: Any, **options: Any) -> dict[str, Any]:
-        seen.append(options["engine"].here)
+        locations.append(options["engine"].here)
         raise nclab.NclabError("Seen enough.")
 
     monkeypatch.setattr(tour, "run", run)
     for engine in ("local", "ray"):
         done = call("reproduce", "tour", "--out", tmp_path, "--engine", engine)
         assert done.err == "nclab: Seen enough.\n"
-    assert seen == [True, False]
+    assert locations == [True, False]

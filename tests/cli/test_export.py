@@ -69,7 +69,7 @@ def test_records_of_other_kinds(runs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("arguments", "expected"),
     [
         (("--records", "epochs"), "Expected runs with records of epochs"),
         (("--out", "all.xlsx"), "with suffix .csv, .parquet or .json, got all.xlsx"),
@@ -78,8 +78,8 @@ def test_records_of_other_kinds(runs: Path) -> None:
         (("--records", ","), "Expected at least one kind in --records"),
     ],
 )
-def test_bad_outputs_are_one_line(runs: Path, words: tuple[str, ...], expected: str) -> None:
-    done = call("export", runs, *words)
+def test_bad_outputs_are_one_line(runs: Path, arguments: tuple[str, ...], expected: str) -> None:
+    done = call("export", runs, *arguments)
     assert (done.code, done.out) == (2, "")
     assert expected in done.err
     assert done.err.count("\n") == 1
@@ -99,29 +99,29 @@ def test_a_table_replaces_no_pipe_and_follows_links(runs: Path, tmp_path: Path) 
     assert (tmp_path / "table.csv").read_text().startswith("run,")
 
 
-def spoiled(folder: Path, way: str) -> None:
+def spoiled(folder: Path, damage: str) -> None:
     """Damage a run or a part of it."""
     journal = folder / "journal.jsonl"
-    if way == "manifest":
+    if damage == "manifest":
         (folder / "manifest.json").write_text("garbage")
-    elif way == "empty":
+    elif damage == "empty":
         journal.write_bytes(b"")
-    elif way == "first line":
+    elif damage == "first line":
         journal.write_bytes(journal.read_bytes()[:9])
-    elif way == "damaged":
+    elif damage == "damaged":
         journal.write_bytes(journal.read_bytes().replace(b'"step":10', b'"step":11'))
-    elif way == "torn":
+    elif damage == "torn":
         journal.write_bytes(journal.read_bytes()[:-9])
     else:
         journal.unlink()
-        if way == "pipe":
+        if damage == "pipe":
             os.mkfifo(journal)
-        elif way == "folder":
+        elif damage == "folder":
             journal.mkdir()
 
 
 @pytest.mark.parametrize(
-    ("way", "said", "rows"),
+    ("damage", "message", "rows"),
     [
         ("manifest", "got damaged bytes", 4),
         ("empty", "its journal is empty", 4),
@@ -134,22 +134,22 @@ def spoiled(folder: Path, way: str) -> None:
     ],
 )
 def test_unreadable_runs_are_reported_and_hide_no_other(
-    runs: Path, way: str, said: str, rows: int
+    runs: Path, damage: str, message: str, rows: int
 ) -> None:
-    spoiled(runs / "a", way)
+    spoiled(runs / "a", damage)
     done = call("export", runs, "--json")
     assert done.code == 0
     assert len(json.loads(done.out)) == rows
     assert (done.err.count("\n"), done.err.count(str(runs / "a"))) == (1, 1)
-    assert said in done.err
+    assert message in done.err
     listed = call("runs", runs, "--json")
     assert listed.code == 0
-    told = {row["name"]: row["problem"] for row in json.loads(listed.out)}
-    assert told["b"] is None
-    if way == "manifest":
-        assert said in listed.err
-    elif way != "damaged":  # a glance does not see it
-        assert told["a"]
+    lines = {row["name"]: row["problem"] for row in json.loads(listed.out)}
+    assert lines["b"] is None
+    if damage == "manifest":
+        assert message in listed.err
+    elif damage != "damaged":  # a glance does not see it
+        assert lines["a"]
     assert call("verify", runs).code == 1
 
 

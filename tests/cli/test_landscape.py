@@ -89,8 +89,8 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
         (("--example", "3.1", "--scale", 1e200), "up to 1e+150 in size, got 1e+200"),
         ((save(file, W=W),), "Expected features"),
     ]
-    for options, words in cases:
+    for options, message in cases:
         done = call("landscape", *options)
         assert done.code == 2, options
-        assert words in done.err, done.err
+        assert message in done.err, done.err
         assert done.err.count("\n") == 1

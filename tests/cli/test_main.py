@@ -19,7 +19,7 @@ LONG = "x" * 300
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("runs", LONG),
         ("sweep", "--data", f"{LONG}.npz", "--out", "runs"),
@@ -28,10 +28,10 @@ LONG = "x" * 300
     ids=["runs", "data", "out"],
 )
 def test_a_name_that_is_too_long_is_one_line(
-    words: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = call(*words)
+    done = call(*arguments)
     assert (done.code, done.out) == (2, "")
     assert len(done.err.splitlines()) == 1
     assert "File name too long" in done.err
@@ -54,13 +54,13 @@ def test_errors_of_interrupted_imports_count_as_ctrl_c(
             os.kill(os.getpid(), signal.SIGINT)
         raise ImportError("numpy failed to import")
 
-    given = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    calls = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
     monkeypatch.setattr(nclab.records, "find_runs", half_imported)
     try:
         assert call("runs", tmp_path) == (130, "", "nclab: Stopped.\n")
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
-        signal.signal(signal.SIGINT, given)
+        signal.signal(signal.SIGINT, calls)
 
 
 INTERRUPTED = """
@@ -116,10 +116,10 @@ def test_the_version_is_shown(flag: str) -> None:
     ],
 )
 def test_the_shell_completes(typed: str, expected: set[str]) -> None:
-    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    arguments = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
     done = subprocess.run(
         [Path(sys.executable).with_name("nclab")],
-        env={**os.environ, "_NCLAB_COMPLETE": "complete_bash", **words},
+        env={**os.environ, "_NCLAB_COMPLETE": "complete_bash", **arguments},
         capture_output=True,
         text=True,
         check=False,
@@ -132,13 +132,13 @@ def test_all_options_describe_their_values_alike() -> None:
     from nclab.cli.main import app
 
     for command in app.registered_commands:
-        shown = call(command.name, "--help").out.splitlines()
-        for line in (one for one in shown if "--" in one and one.startswith("│")):
+        lines = call(command.name, "--help").out.splitlines()
+        for line in [text for text in lines if "--" in text and text.startswith("│")]:
             assert not re.search(r"<path>|range>|\b(PATH|TEXT|INTEGER|FILE|RUN)\b {2}", line), line
 
 
 @pytest.mark.parametrize(
-    ("words", "seeds"),
+    ("arguments", "seeds"),
     [
         (("--seeds", "3"), (0, 1, 2)),
         (("--seeds", "2", "--seed", "5"), (5, 6)),
@@ -149,45 +149,45 @@ def test_all_options_describe_their_values_alike() -> None:
     ],
 )
 def test_seeds_of_reproduce(
-    words: tuple[str, ...], seeds: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...], seeds: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from nclab.claims import reproduce as main_job
 
-    given: list[tuple[int, ...]] = []
+    calls: list[tuple[int, ...]] = []
 
-    def job(preset: str, own: tuple[int, ...], *_: object) -> None:
-        given.append(own)
+    def job(preset: str, chosen: tuple[int, ...], *_: object) -> None:
+        calls.append(chosen)
         raise nclab.NclabError("Seen.")
 
     monkeypatch.setattr(main_job, "Reproduction", job)
-    assert call("reproduce", "tour", *words).err == "nclab: Seen.\n"
-    assert given == [seeds]
+    assert call("reproduce", "tour", *arguments).err == "nclab: Seen.\n"
+    assert calls == [seeds]
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("arguments", "why"),
     [
         (("--seeds", "0"), "Expected --seeds from 1 to 1000, or a list as 0,3; got 0"),
         (("--seeds", "two"), "Expected integers in --seeds, got 'two'"),
         (("--seeds", "1,2", "--seed", "3"), "Expected --seed only with a number as --seeds"),
     ],
 )
-def test_bad_seeds_are_one_line(words: tuple[str, ...], why: str) -> None:
-    done = call("reproduce", "tour", *words)
+def test_bad_seeds_are_one_line(arguments: tuple[str, ...], why: str) -> None:
+    done = call("reproduce", "tour", *arguments)
     assert (done.code, done.out) == (2, "")
     assert why in done.err
 
 
-def in_shell(words: str, *, folder: Path) -> subprocess.CompletedProcess[str]:
+def in_shell(arguments: str, *, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a shell command in which `nclab` is this checkout."""
     start = f'nclab() {{ "{sys.executable}" -c "from nclab.__main__ import run; run()" "$@"; }}; '
     return subprocess.run(
-        ("sh", "-c", start + words), cwd=folder, capture_output=True, text=True, check=False
+        ("sh", "-c", start + arguments), cwd=folder, capture_output=True, text=True, check=False
     )
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("arguments", "code", "message"),
     [
         ("nclab runs . >&-", 2, "an open standard output, but it is closed"),
         ("nclab runs . --json >&-", 2, "an open standard output, but it is closed"),
@@ -201,12 +201,12 @@ def in_shell(words: str, *, folder: Path) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_closed_streams_and_a_deleted_folder(
-    tmp_path: Path, words: str, code: int, said: str
+    tmp_path: Path, arguments: str, code: int, message: str
 ) -> None:
     layers = [{"layer": "fc", "min_intra": 0.5}]
-    with nclab.records.open_run(tmp_path / "one", kind="demo", config={}) as run:
+    with nclab.records.open_run(tmp_path / "line_", kind="demo", config={}) as run:
         run.append({"kind": "measurement", "step": 1, "layers": layers})
-    done = in_shell(words, folder=tmp_path)
+    done = in_shell(arguments, folder=tmp_path)
     assert done.returncode == code
-    assert said in done.stderr
-    assert (done.stdout, done.stderr.count("\n")) == ("", int(bool(said)))
+    assert message in done.stderr
+    assert (done.stdout, done.stderr.count("\n")) == ("", int(bool(message)))

@@ -36,10 +36,10 @@ def test_json_is_one_object_with_every_metric(file: Path, tmp_path: Path) -> Non
     head = save(tmp_path / "head.npz", weight=DATA.weight, bias=DATA.bias)
     done = call("measure", file, "--head", head, "--json")
     assert done.code == 0, done.err
-    found = json.loads(done.out)
+    result = json.loads(done.out)
     expected = nclab.measure_features(*DATA).to_dict()
     for metric in METRICS:
-        assert found[metric.name] == pytest.approx(expected[metric.name], rel=1e-12), metric.name
+        assert result[metric.name] == pytest.approx(expected[metric.name], rel=1e-12), metric.name
     assert done.err == ""
 
 
@@ -55,7 +55,7 @@ def test_intervals_shuffled_labels_and_expensive_metrics(file: Path) -> None:
     done = call(
         "measure", file, "--intervals", "--shuffled-labels", "--metrics", "rankme,lidar", "--json"
     )
-    found = json.loads(done.out)
+    result = json.loads(done.out)
     expected = nclab.measure_features(
         DATA.features,
         DATA.labels,
@@ -63,9 +63,9 @@ def test_intervals_shuffled_labels_and_expensive_metrics(file: Path) -> None:
         intervals=True,
         shuffled_labels=True,
     )
-    assert found["rankme"] == pytest.approx(expected.rankme, rel=1e-12)
-    assert set(found["intervals"]) == set(expected.intervals or {})
-    assert set(found["shuffled_labels"]) == set(expected.shuffled_labels or {})
+    assert result["rankme"] == pytest.approx(expected.rankme, rel=1e-12)
+    assert set(result["intervals"]) == set(expected.intervals or {})
+    assert set(result["shuffled_labels"]) == set(expected.shuffled_labels or {})
     table = call("measure", file, "--intervals", "--shuffled-labels").out
     assert "±" in table
     assert "labels shuffled" in table
@@ -82,10 +82,10 @@ def test_a_name_with_brackets_is_printed_unchanged(tmp_path: Path) -> None:
 
 def test_other_names_and_a_head_in_the_same_file(tmp_path: Path) -> None:
     file = save(tmp_path / "f.npz", X=DATA.features, y=DATA.labels, weight=DATA.weight)
-    found = json.loads(call("measure", file, "--json", "--one-pass").out)
-    assert found["loss"] is not None
-    assert found["nc4_ncc_accuracy"] is None
-    assert "second_pass" in found["notes"]["nc4_ncc_accuracy"]
+    result = json.loads(call("measure", file, "--json", "--one-pass").out)
+    assert result["loss"] is not None
+    assert result["nc4_ncc_accuracy"] is None
+    assert "second_pass" in result["notes"]["nc4_ncc_accuracy"]
 
 
 def bad_calls(folder: Path) -> dict[str, tuple[list[object], str]]:
@@ -155,8 +155,8 @@ def test_missing_classes_can_be_allowed(tmp_path: Path) -> None:
 
 
 def test_tables_and_single_arrays(tmp_path: Path) -> None:
-    whole = save(tmp_path / "whole.npz", features=DATA.features, labels=DATA.labels)
-    expected = json.loads(call("measure", whole, "--json").out)
+    complete = save(tmp_path / "whole.npz", features=DATA.features, labels=DATA.labels)
+    expected = json.loads(call("measure", complete, "--json").out)
     labels = np.asarray(DATA.labels)
     np.save(tmp_path / "rows.npy", DATA.features)
     np.save(tmp_path / "classes.npy", labels)
@@ -166,20 +166,20 @@ def test_tables_and_single_arrays(tmp_path: Path) -> None:
         for row, label in zip(np.asarray(DATA.features), labels, strict=True)
     ]
     width = len(lines[0].split(",")) - 1
-    head = ",".join(["label", *(f"x{place}" for place in range(width))])
+    head = ",".join(["label", *(f"x{target}" for target in range(width))])
     (tmp_path / "rows.csv").write_text("\n".join([head, *lines]) + "\n")
-    for words in (
+    for labels_as_names in (
         (tmp_path / "rows.npy", "--labels", tmp_path / "classes.npy"),
         (tmp_path / "rows.npy", "--labels", tmp_path / "classes.csv"),
         (tmp_path / "rows.csv",),
     ):
-        done = call("measure", *words, "--json")
+        done = call("measure", *labels_as_names, "--json")
         assert done.code == 0, done.err
-        found = json.loads(done.out)
-        assert found["min_intra"] == pytest.approx(expected["min_intra"], rel=1e-6)
-        assert found["class_counts"] == expected["class_counts"]
-    assert found["class_names"][:2] == ["class0", "class1"]
-    twice = (tmp_path / "rows.npy", whole, "--labels", whole)
+        result = json.loads(done.out)
+        assert result["min_intra"] == pytest.approx(expected["min_intra"], rel=1e-6)
+        assert result["class_counts"] == expected["class_counts"]
+    assert result["class_names"][:2] == ["class0", "class1"]
+    twice = (tmp_path / "rows.npy", complete, "--labels", complete)
     for wrong, why in (((tmp_path / "rows.npy",), "--labels FILE"), (twice, "--labels with one")):
         done = call("measure", *wrong)
         assert (done.code, done.out) == (2, "")
@@ -203,10 +203,10 @@ def test_the_installed_command_is_light() -> None:
     used = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        shown = subprocess.run([NCLAB, "--help"], capture_output=True, text=True, check=True)
+        printed = subprocess.run([NCLAB, "--help"], capture_output=True, text=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        assert "measure" in shown.stdout
+        assert "measure" in printed.stdout
     assert min(used) < 0.5
 
 
@@ -237,38 +237,38 @@ def test_a_test_file_is_compared_with_the_training_data(file: Path, tmp_path: Pa
     head = save(tmp_path / "head.npz", weight=DATA.weight)
     done = call("measure", file, "--head", head, "--test", other, "--json")
     assert done.code == 0, done.err
-    found = json.loads(done.out)
+    result = json.loads(done.out)
     train = nclab.measure_features(DATA.features, DATA.labels, DATA.weight)
     expected = nclab.measure_features(
         DATA.features[:30] + 0.1, DATA.labels[:30], DATA.weight, reference=train
     )
     for name, value in expected.scalars().items():
-        assert found["test"][name] == pytest.approx(value, rel=1e-12), name
-    assert found["cdnv"] == pytest.approx(train.cdnv)
+        assert result["test"][name] == pytest.approx(value, rel=1e-12), name
+    assert result["cdnv"] == pytest.approx(train.cdnv)
     done = call("measure", file, "--test", other, "--class-names", "a,b,c,d,e")
     assert done.code == 0, done.err
     assert "strong_test_collapse" in done.out
     assert "45 samples, 5 classes, dimension 7; test.npz: 30 samples" in done.out
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_test_labels_may_have_a_class_that_training_lacks(tmp_path: Path, *, given: bool) -> None:
+@pytest.mark.parametrize("values", [True, False])
+def test_test_labels_may_have_a_class_that_training_lacks(tmp_path: Path, *, values: bool) -> None:
     """A class that training skips may still be among the test labels."""
     few = (DATA.labels != 4) | ((DATA.labels == 4).cumsum(0) <= 1)
-    head = {"weight": DATA.weight, "bias": DATA.bias} if given else {}
+    head = {"weight": DATA.weight, "bias": DATA.bias} if values else {}
     train = save(tmp_path / "train.npz", X=DATA.features[few], y=DATA.labels[few], **head)
     test = save(tmp_path / "test.npz", X=DATA.features + 0.1, y=DATA.labels)
     done = call("measure", train, "--test", test, "--min-count", 2, "--json")
     assert done.code == 0, done.err
-    found = json.loads(done.out)
-    weights = (DATA.weight, DATA.bias) if given else ()
-    one = nclab.measure_features(DATA.features[few], DATA.labels[few], *weights, min_count=2)
-    assert one.left_out == (4,)
+    result = json.loads(done.out)
+    weights = (DATA.weight, DATA.bias) if values else ()
+    layer = nclab.measure_features(DATA.features[few], DATA.labels[few], *weights, min_count=2)
+    assert layer.left_out == (4,)
     expected = nclab.measure_features(
-        DATA.features + 0.1, DATA.labels, *weights, reference=one, min_count=2, num_classes=5
+        DATA.features + 0.1, DATA.labels, *weights, reference=layer, min_count=2, num_classes=5
     )
     for name, value in expected.scalars().items():
-        ours = found["test"][name]
+        ours = result["test"][name]
         assert ours is value is None or ours == pytest.approx(value, rel=1e-12), name
 
 
@@ -296,8 +296,8 @@ def parts(tmp_path: Path) -> list[Path]:
     save(tmp_path / "head.npz", weight=DATA.weight, bias=DATA.bias)
     ends = (0, 10, 31, 45)
     return [
-        save(folder / f"part-{place}.npz", X=DATA.features[start:stop], y=DATA.labels[start:stop])
-        for place, (start, stop) in enumerate(itertools.pairwise(ends))
+        save(folder / f"part-{target}.npz", X=DATA.features[start:stop], y=DATA.labels[start:stop])
+        for target, (start, stop) in enumerate(itertools.pairwise(ends))
     ]
 
 
@@ -306,17 +306,17 @@ def test_several_files_a_folder_and_a_pattern_equal_one(parts: list[Path]) -> No
     folder = parts[0].parent
     head = folder.with_name("head.npz")
     expected = nclab.measure_features(*DATA).scalars()
-    for given in (parts, [folder], [folder / "part-*.npz"]):
-        done = call("measure", *given, "--head", head, "--workers", 0, "--json")
+    for values in (parts, [folder], [folder / "part-*.npz"]):
+        done = call("measure", *values, "--head", head, "--workers", 0, "--json")
         assert done.code == 0, done.err
-        found = json.loads(done.out)
-        assert found["samples"] == 45
+        result = json.loads(done.out)
+        assert result["samples"] == 45
         for name, value in expected.items():
-            assert found[name] == pytest.approx(value, rel=1e-10, abs=1e-12), name
-    shown = call("measure", *parts, "--workers", 2, "--class-names", "a,b,c,d,e")
-    assert shown.code == 0, shown.err
-    assert "3 files: 45 samples, 5 classes, dimension 7" in shown.out
-    assert "vary most; the most similar classes are" in shown.out
+            assert result[name] == pytest.approx(value, rel=1e-10, abs=1e-12), name
+    printed = call("measure", *parts, "--workers", 2, "--class-names", "a,b,c,d,e")
+    assert printed.code == 0, printed.err
+    assert "3 files: 45 samples, 5 classes, dimension 7" in printed.out
+    assert "vary most; the most similar classes are" in printed.out
 
 
 def test_a_truncated_file_is_named_and_can_be_skipped(parts: list[Path]) -> None:
@@ -328,9 +328,9 @@ def test_a_truncated_file_is_named_and_can_be_skipped(parts: list[Path]) -> None
     assert "part-1.npz" in done.err
     done = call("measure", *parts, "--workers", 0, "--skip-bad", "--json")
     assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert found["samples"] == 45 - 21
-    assert "part-1.npz" in found["warnings"][0]
+    result = json.loads(done.out)
+    assert result["samples"] == 45 - 21
+    assert "part-1.npz" in result["warnings"][0]
 
 
 def test_options_of_shards_or_single_files_only(parts: list[Path], file: Path) -> None:
@@ -358,13 +358,13 @@ def test_shards_have_intervals_expensive_metrics_and_test_data(
     for test in (file, parts[0].parent):
         done = call("measure", *parts, "--head", head, "--test", test, *flags)
         assert done.code == 0, done.err
-        found = json.loads(done.out)
-        assert found["lidar"] == pytest.approx(expected.lidar, rel=1e-10)
+        result = json.loads(done.out)
+        assert result["lidar"] == pytest.approx(expected.lidar, rel=1e-10)
         assert expected.intervals is not None
-        low = found["intervals"]["nc1_trace_ratio"][0]
+        low = result["intervals"]["nc1_trace_ratio"][0]
         assert low == pytest.approx(expected.intervals["nc1_trace_ratio"].low, rel=1e-10)
         other = nclab.measure_features(*DATA, reference=expected)
-        strong = found["test"]["strong_test_collapse"]
+        strong = result["test"]["strong_test_collapse"]
         assert strong == pytest.approx(other.strong_test_collapse, rel=1e-10)
     done = call("measure", file, "--test", parts[0].parent, "--workers", 0)
     assert done.code == 0, done.err
@@ -407,8 +407,8 @@ def test_messages_say_what_to_do_and_name_the_file(file: Path, tmp_path: Path) -
     assert "Pass ignore_index=-1 if" in error(low)
     hot = save(tmp_path / "hot.npz", X=DATA.features, y=np.eye(5)[DATA.labels])
     assert "or pass soft=True" in error(hot)
-    words = np.array(["a", "b", "c", "d", "e"])[DATA.labels]
-    text = save(tmp_path / "text.npz", X=DATA.features, y=words, weight=DATA.weight)
+    labels_as_names = np.array(["a", "b", "c", "d", "e"])[DATA.labels]
+    text = save(tmp_path / "text.npz", X=DATA.features, y=labels_as_names, weight=DATA.weight)
     assert "Pass class_names= all names" in error(text)
     few = error(file, "--class-names", "a,b")
     assert "got 2 class_names and the label 4" in few
@@ -420,20 +420,20 @@ def test_messages_say_what_to_do_and_name_the_file(file: Path, tmp_path: Path) -
 
 
 def test_test_labels_that_are_names_may_lack_some(tmp_path: Path) -> None:
-    words = np.array(["a", "b", "c", "d", "e"])[DATA.labels]
-    kept = words != "b"
-    train = save(tmp_path / "train.npz", X=DATA.features, y=words)
-    test = save(tmp_path / "test.npz", X=np.asarray(DATA.features)[kept], y=words[kept])
+    labels_as_names = np.array(["a", "b", "c", "d", "e"])[DATA.labels]
+    kept = labels_as_names != "b"
+    train = save(tmp_path / "train.npz", X=DATA.features, y=labels_as_names)
+    test = save(tmp_path / "test.npz", X=np.asarray(DATA.features)[kept], y=labels_as_names[kept])
     done = call("measure", train, "--test", test, "--json")
     assert done.code == 0, done.err
-    found = json.loads(done.out)["test"]
+    result = json.loads(done.out)["test"]
     reference = nclab.measure_features(DATA.features, DATA.labels)
     labels = np.asarray(DATA.labels)[kept]
     expected = nclab.measure_features(
         np.asarray(DATA.features)[kept], labels, num_classes=5, reference=reference
     )
-    assert found["reference_ncc_accuracy"] == expected.reference_ncc_accuracy
-    assert found["class_names"] == ["a", "c", "d", "e"]
+    assert result["reference_ncc_accuracy"] == expected.reference_ncc_accuracy
+    assert result["class_names"] == ["a", "c", "d", "e"]
 
 
 def test_next_tokens_and_rare_ones_of_saved_hidden_states(tmp_path: Path) -> None:
@@ -443,14 +443,14 @@ def test_next_tokens_and_rare_ones_of_saved_hidden_states(tmp_path: Path) -> Non
     path = save(tmp_path / "hidden.npz", features=hidden, labels=tokens)
     done = call("measure", path, "--next-tokens", "--min-count", 4, "--json")
     assert done.code == 0, done.err
-    found = json.loads(done.out)
+    result = json.loads(done.out)
     rows, labels = hidden[:, :-1].reshape(-1, 4), tokens[:, 1:].flatten()
     often = np.bincount(labels)[labels] >= 4
     expected = nclab.measure_features(rows[often], labels[often], allow_missing=True)
-    assert found["samples"] == expected.samples < 12 * 8
-    assert found["cdnv"] == pytest.approx(expected.cdnv, rel=1e-10)
-    assert found["nc1_trace_pinv"] == pytest.approx(expected.nc1_trace_pinv, rel=1e-10)
-    assert any("with fewer than 4 samples" in line for line in found["warnings"])
+    assert result["samples"] == expected.samples < 12 * 8
+    assert result["cdnv"] == pytest.approx(expected.cdnv, rel=1e-10)
+    assert result["nc1_trace_pinv"] == pytest.approx(expected.nc1_trace_pinv, rel=1e-10)
+    assert any("with fewer than 4 samples" in line for line in result["warnings"])
     short = save(tmp_path / "short.npz", features=hidden, labels=tokens[:, 1:])
     done = call("measure", short, "--next-tokens")
     assert (done.code, done.out) == (2, "")

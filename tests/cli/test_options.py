@@ -56,22 +56,22 @@ class Outer:
     secret: Any = None
 
 
-def run(*words: str, names: dict[str, str] | None = None) -> tuple[Outer, list[str]]:
+def run(*arguments: str, names: dict[str, str] | None = None) -> tuple[Outer, list[str]]:
     """Return the config and the changed flags of a command with these arguments."""
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     @with_options(lambda: {"it": Options(Outer, "It", names or {}, exclude=("secret",))})
     def command(
         configs: Configs, out: Annotated[Path, typer.Option(help="Where.")] = Path()
     ) -> None:
         """Build the config."""
-        seen.append((configs["it"].build(secret=7), [*configs["it"].changed().values()]))
+        calls.append((configs["it"].build(secret=7), [*configs["it"].changed().values()]))
 
     program = typer.Typer(cls=ConfigGroup, rich_markup_mode="rich")
     program.command(name="do")(command)
     program.command(name="other")(lambda: None)
-    program(["do", *words], standalone_mode=False)
-    return seen[0] if seen else (Outer(), [])
+    program(["do", *arguments], standalone_mode=False)
+    return calls[0] if calls else (Outer(), [])
 
 
 def test_options_default_to_the_config() -> None:
@@ -79,36 +79,36 @@ def test_options_default_to_the_config() -> None:
 
 
 def test_values_are_built_into_the_config() -> None:
-    words = "--size 4 --quick --no-careful --rates 1,2e-1 --seeds 3, --order down --most 5"
-    config, changed = run(*words.split())
+    arguments = "--size 4 --quick --no-careful --rates 1,2e-1 --seeds 3, --order down --most 5"
+    config, changed = run(*arguments.split())
     inner = Inner(size=4, quick=True, careful=False)
     assert config == Outer(inner, (1.0, 0.2), (3,), "down", 5, secret=7)
     assert type(config.order) is str
-    assert changed == [word for word in words.replace("no-", "").split() if word[:2] == "--"]
+    assert changed == [word for word in arguments.replace("no-", "").split() if word[:2] == "--"]
     assert run("--dim", "9", names={"inner.size": "dim"})[0].inner.size == 9
 
 
 @pytest.mark.parametrize(
-    ("words", "pattern"),
+    ("arguments", "pattern"),
     [
         (("--rates", "big"), "Expected numbers in --rates, got 'big'."),
         (("--seeds", "0.5"), "Expected integers in --seeds, got '0.5'."),
     ],
 )
-def test_values_of_a_wrong_type_are_one_line(words: tuple[str, ...], pattern: str) -> None:
+def test_values_of_a_wrong_type_are_one_line(arguments: tuple[str, ...], pattern: str) -> None:
     with pytest.raises(NclabError, match=re.escape(pattern)):
-        run(*words)
+        run(*arguments)
 
 
 def test_help_is_the_first_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     run("--help")
-    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    for words in ("How large. [default: 3]", "Whether to hurry [not always].", "First rates."):
-        assert words in shown
-    assert "[default: 1e-4,0.25]" in shown
-    assert "<up|down>" in shown
-    assert "small" not in shown
-    assert "--secret" not in shown
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for arguments in ("How large. [default: 3]", "Whether to hurry [not always].", "First rates."):
+        assert arguments in text
+    assert "[default: 1e-4,0.25]" in text
+    assert "<up|down>" in text
+    assert "small" not in text
+    assert "--secret" not in text
 
 
 def test_two_fields_may_not_share_a_flag() -> None:
@@ -120,10 +120,10 @@ def test_every_field_of_a_sweep_is_an_option() -> None:
     flags = set(re.findall(r"--[a-z0-9-]+", call("sweep", "--help").out))
     kinds = (ConicHull, SampleFile, Teacher, FashionMNIST, ModularAddition)
     for config in (SweepConfig, Shape, Recipe, SampleSelection, *kinds):
-        for one in fields(config):
-            name = RENAMED.get(one.name, one.name).replace("_", "-")
-            asked = {f"--{name}", f"--teacher-{name}", f"--data-{name}"}
-            assert one.name in NOT_OPTIONS or flags & asked, one.name
+        for item in fields(config):
+            name = RENAMED.get(item.name, item.name).replace("_", "-")
+            flags_of_field = {f"--{name}", f"--teacher-{name}", f"--data-{name}"}
+            assert item.name in NOT_OPTIONS or flags & flags_of_field, item.name
     assert {"--layers", "--measure", "--seeds", "--data-seed", "--data", "--out"} <= flags
 
 

@@ -29,8 +29,8 @@ def test_the_tour_distinguishes_the_four_cases(tmp_path: Path) -> None:
     assert trained["accuracy"] == 1.0
     assert len(numbers["layers"]) == 3
     text = "".join(as_text(part) for part in tour.tables(numbers))
-    for words in ("exact ETF", "random cloud", "trained", "effective depth"):
-        assert words in text
+    for printed in ("exact ETF", "random cloud", "trained", "effective depth"):
+        assert printed in text
     assert (
         json.loads(json.dumps(numbers, allow_nan=False))["cases"].keys() == numbers["cases"].keys()
     )

@@ -32,8 +32,8 @@ def test_every_run_has_a_row(tmp_path: Path) -> None:
     some_runs(tmp_path)
     done = call("runs", tmp_path)
     assert (done.code, done.err) == (0, "")
-    for words in ("finished", "stopped", "25%", "0.75", "[is]"):
-        assert words in done.out
+    for text in ("finished", "stopped", "25%", "0.75", "[is]"):
+        assert text in done.out
 
 
 def test_the_same_rows_as_json(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_links_that_are_not_followed_are_reported(tmp_path: Path) -> None:
     done = call("runs", root)
     assert done.code == 0
     verified = json.loads(call("verify", root, "--json").out)
-    states = {one["file"]: one["state"] for one in verified}
+    states = {result["file"]: result["state"] for result in verified}
     assert len(states) == len(verified)
     for name in ("one/checkpoints", "linked/manifest.json"):
         assert str(root / name) in done.err

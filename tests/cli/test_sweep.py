@@ -63,7 +63,11 @@ def test_artificial_data_print_a_table(tmp_path: Path, data: str) -> None:
     assert "affine" in done.out
     assert "4 runs in" in done.out
     tables = {"results.csv", "results.parquet"}
-    assert {one.name.split("_")[0] for one in tmp_path.iterdir()} <= {"teacher2", "conic", *tables}
+    assert {entry.name.split("_")[0] for entry in tmp_path.iterdir()} <= {
+        "teacher2",
+        "conic",
+        *tables,
+    }
 
 
 def test_options_of_training_and_selection(tmp_path: Path) -> None:
@@ -71,11 +75,11 @@ def test_options_of_training_and_selection(tmp_path: Path) -> None:
     rows = [f"{y},{a:.3f},{b:.3f}" for y, (a, b) in enumerate(stream.standard_normal((90, 2)))]
     rows = [f"{int(row.split(',')[0]) % 3},{row.split(',', 1)[1]}" for row in rows]
     (tmp_path / "mine.csv").write_text("label,a,b\n" + "\n".join(rows))
-    words = "--optimizer signum --rate 1e-3 --loss label_smoothing --schedule cosine --warmup 0.5"
-    words += " --activation tanh --features 2 --no-head-bias --imbalance 3 --tail exponential"
-    words += " --label-noise 0.1 --test-share 0.2 --selection-seed 3 --layers 3 --width 8"
-    words += " --norm affine --weight-decay 1e-3 --epochs 2 --batch 16 --workers 1 --json"
-    done = call("sweep", "--data", tmp_path / "mine.csv", *words.split(), "--out", tmp_path / "out")
+    flags = "--optimizer signum --rate 1e-3 --loss label_smoothing --schedule cosine --warmup 0.5"
+    flags += " --activation tanh --features 2 --no-head-bias --imbalance 3 --tail exponential"
+    flags += " --label-noise 0.1 --test-share 0.2 --selection-seed 3 --layers 3 --width 8"
+    flags += " --norm affine --weight-decay 1e-3 --epochs 2 --batch 16 --workers 1 --json"
+    done = call("sweep", "--data", tmp_path / "mine.csv", *flags.split(), "--out", tmp_path / "out")
     assert done.code == 0, done.err
     [row] = json.loads(done.out)
     assert row["optimizer"] == "signum"
@@ -92,21 +96,21 @@ TINY = "--norm affine --weight-decay 1e-3 --layers 3 --width 4 --epochs 2 --batc
 def test_four_axes_of_a_users_file(tmp_path: Path) -> None:
     """A sweep is planned, trained and extended; the report has a figure for every axis."""
     file, out = mine(tmp_path), tmp_path / "runs"
-    words = ("sweep", "--data", file, "--standardise", *TINY.split(), "--out", out)
-    planned = call(*words, *FOUR.split(), "--plan")
+    flags = ("sweep", "--data", file, "--standardise", *TINY.split(), "--out", out)
+    planned = call(*flags, *FOUR.split(), "--plan")
     assert planned.code == 0, planned.err
     assert "optimizer: sgd, adamw" in planned.out
     assert "16 networks in 16 fleets; about" in planned.out
     assert not out.exists()
-    first = call(*words, *FOUR.split(), "--json")
+    first = call(*flags, *FOUR.split(), "--json")
     assert first.code == 0, first.err
     rows = json.loads(first.out)
-    places = {
+    settings = {
         tuple(row[n] for n in ("optimizer", "rate", "objective", "imbalance")) for row in rows
     }
-    assert len(places) == len(rows) == 16
+    assert len(settings) == len(rows) == 16
     longer = FOUR.replace("1,3", "1,3,9")
-    more = call(*words, *longer.split(), "--plan", "--json")
+    more = call(*flags, *longer.split(), "--plan", "--json")
     assert (json.loads(more.out)["networks"], json.loads(more.out)["missing"]) == (24, 8)
     with (out / "results.csv").open() as lines:
         assert len(list(csv.DictReader(lines))) == 16
@@ -117,13 +121,13 @@ def test_four_axes_of_a_users_file(tmp_path: Path) -> None:
         picture = json.loads((site / f"data/figures/sweep-against_{axis}.json").read_text())
         assert [panel["title"] for panel in picture["panels"]] == ["min_intra", "loss"]
     assert picture["panels"][0]["series"][0]["x"] == [1, 3]
-    assert len({one["label"] for one in picture["panels"][0]["series"]}) == 8
+    assert len({entry["label"] for entry in picture["panels"][0]["series"]}) == 8
 
 
 def test_lists_of_data_switches_and_milestones(tmp_path: Path) -> None:
-    words = "--data teacher,conic --samples 130,140 --inputs 6 --both bias --features none,2"
-    words += " --milestones 0.5/0.25,0.5 --plan --json --teacher-depth 2,3"
-    done = call("sweep", *words.split(), *TINY.split(), "--out", tmp_path / "runs")
+    flags = "--data teacher,conic --samples 130,140 --inputs 6 --both bias --features none,2"
+    flags += " --milestones 0.5/0.25,0.5 --plan --json --teacher-depth 2,3"
+    done = call("sweep", *flags.split(), *TINY.split(), "--out", tmp_path / "runs")
     assert done.code == 0, done.err
     plan = json.loads(done.out)
     assert plan["networks"] == (4 + 2) * 2 * 2 * 2
@@ -235,7 +239,7 @@ def test_help_has_an_example() -> None:
 
 def test_rows_fit_a_terminal_of_80_columns() -> None:
     numbers = {"accuracy": 0.9815, "loss": 0.004123, "min_intra": 0.2093, "max_inter": -0.007659}
-    rest = {"alpha": 6.064, "beta": 3.021, "converged": True, "why": None, "zero_features": 0}
-    row = {"norm": "affine", "weight_decay": 1e-3, "seed": 0, **numbers, **rest}
-    shown = as_text(rows_table([row]), width=80)
-    assert all(f"{value:.4g}" in shown for value in numbers.values())
+    others = {"alpha": 6.064, "beta": 3.021, "converged": True, "why": None, "zero_features": 0}
+    row = {"norm": "affine", "weight_decay": 1e-3, "seed": 0, **numbers, **others}
+    printed = as_text(rows_table([row]), width=80)
+    assert all(f"{value:.4g}" in printed for value in numbers.values())

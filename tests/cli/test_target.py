@@ -22,11 +22,11 @@ def test_table_and_json() -> None:
 
 
 def test_a_bias_may_be_none() -> None:
-    words = ("target", "--classes", 4, "--loss", "mse", "--weight-decay", "0.01,0.01", "--json")
-    plain, none = call(*words), call(*words, "--bias", "none")
+    arguments = ("target", "--classes", 4, "--loss", "mse", "--weight-decay", "0.01,0.01", "--json")
+    plain, none = call(*arguments), call(*arguments, "--bias", "none")
     assert plain.code == none.code == 0
     assert json.loads(plain.out) == json.loads(none.out)
-    assert json.loads(call(*words, "--bias", "0").out)["geometry"] == "simplex ETF"
+    assert json.loads(call(*arguments, "--bias", "0").out)["geometry"] == "simplex ETF"
 
 
 def test_plot(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (("--counts", "5,x", "--weight-decay", "0.1"), "got 'x'"),
         (("--classes", "1", "--weight-decay", "0.1"), "at least 2 classes"),
@@ -106,8 +106,8 @@ def test_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--classes", "3", "--weight-decay", "0.1", "--plot", "a.txt"), ".png, .svg or .pdf"),
     ],
 )
-def test_bad_input_is_one_line(words: tuple[str, ...], message: str) -> None:
-    done = call("target", *words)
+def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str) -> None:
+    done = call("target", *arguments)
     assert (done.code, done.out) == (2, "")
     assert len(done.err.splitlines()) == 1
     assert message in done.err

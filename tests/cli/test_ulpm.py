@@ -76,9 +76,9 @@ def test_out_writes_a_run_that_other_commands_read(tmp_path: Path) -> None:
     measured = json.loads(call("measure", folder / "point.safetensors", "--json").out)
     assert measured["margin"] == pytest.approx(answer["margin"])
     assert call("landscape", folder / "point.safetensors", "--json").code == 0
-    again = call(*SMALL, "--steps", 5, "--out", folder)
-    assert again.code == 2
-    assert "new or empty folder" in again.err
+    second = call(*SMALL, "--steps", 5, "--out", folder)
+    assert second.code == 2
+    assert "new or empty folder" in second.err
 
 
 def test_without_matplotlib_everything_else_is_written(
@@ -95,7 +95,7 @@ def test_without_matplotlib_everything_else_is_written(
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (("--dim", 3, "--steps", 5), "dimension 4 or more, got 3"),
         (("--per-class", 0, "--steps", 5), "1 sample per class, got 0"),
@@ -118,11 +118,11 @@ def test_without_matplotlib_everything_else_is_written(
         (("--method", "flow", "--log-time", "nan"), "finite log time, got nan"),
     ],
 )
-def test_bad_input_is_one_clear_line(options: tuple[object, ...], words: str) -> None:
+def test_bad_input_is_one_clear_line(options: tuple[object, ...], message: str) -> None:
     done = call("ulpm", *options)
     assert done.code == 2
     assert done.out == ""
-    assert words in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
 
 

@@ -20,12 +20,12 @@ def test_a_changed_number_is_reported(tmp_path: Path) -> None:
     journal = tmp_path / "fleet" / "a" / "journal.jsonl"
     content = journal.read_bytes()
     journal.write_bytes(content.replace(b'"min_intra":0.75', b'"min_intra":0.95'))
-    (found,) = [
-        one for one in json.loads(call("verify", tmp_path, "--json").out) if one["state"] != "good"
+    (problem,) = [
+        row for row in json.loads(call("verify", tmp_path, "--json").out) if row["state"] != "good"
     ]
-    assert found["file"] == "fleet/a/journal.jsonl"
-    place = content.index(b'{"kind":"measurement"')
-    assert f"byte {place}, line 2" in found["found"]
+    assert problem["file"] == "fleet/a/journal.jsonl"
+    offset = content.index(b'{"kind":"measurement"')
+    assert f"byte {offset}, line 2" in problem["found"]
     done = call("verify", tmp_path)
     assert done.code == 1
     assert "7 files" not in done.out

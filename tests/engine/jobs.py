@@ -46,13 +46,13 @@ def train_but_die_once(report: ReportStep, group: Any) -> None:
 
     mark = group.out.parent / "died"
 
-    def tell(done: int, total: int | None = None) -> None:
+    def count(done: int, total: int | None = None) -> None:
         report(done, total)
         if done and not mark.exists() and list(group.out.rglob("checkpoints/*")):
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    _job(tell, group)
+    _job(count, group)
 
 
 def once(report: ReportStep, mark: str) -> int:
@@ -80,11 +80,11 @@ def keep_a_lock(report: ReportStep) -> Any:
     return threading.Lock()
 
 
-def alone(report: ReportStep, place: str) -> None:
+def alone(report: ReportStep, path: str) -> None:
     """Raise if another job uses the path at the same time."""
-    Path(place).mkdir()
+    Path(path).mkdir()
     time.sleep(0.05)
-    Path(place).rmdir()
+    Path(path).rmdir()
 
 
 def wait_for(report: ReportStep, folder: str, name: str) -> str:

@@ -42,13 +42,13 @@ class Machine:
     address: str
     pid: int
 
-    def command(self, words: Sequence[str]) -> list[str]:
+    def command(self, arguments: Sequence[str]) -> list[str]:
         """Return a command that runs the arguments on this machine."""
-        return ["nsenter", f"--target={self.pid}", *NAMESPACES, *words]
+        return ["nsenter", f"--target={self.pid}", *NAMESPACES, *arguments]
 
-    def run(self, *words: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a command on this machine and wait for its end."""
-        command = self.command(words)
+        command = self.command(arguments)
         return subprocess.run(command, capture_output=True, text=True, timeout=seconds)
 
 
@@ -93,8 +93,8 @@ def start_ray(machines: Sequence[Machine]) -> None:
     first = ("--head", f"--node-ip-address={head.address}", f"--port={port}")
     _done(head.run(*RAY, *first, "--include-dashboard=false", *SMALL))
     for other in others:
-        where = (f"--address={ADDRESS}", f"--node-ip-address={other.address}")
-        _done(other.run(*RAY, *where, *SMALL))
+        head_address = (f"--address={ADDRESS}", f"--node-ip-address={other.address}")
+        _done(other.run(*RAY, *head_address, *SMALL))
 
 
 def _child_of(pid: int) -> int:

@@ -18,22 +18,22 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_results_are_in_order_and_failures_stop_no_other_job(workers: int) -> None:
-    seen: list[Progress] = []
+    steps: list[Progress] = []
     done: dict[int, JobResult] = {}
     work = [
         Job("a", jobs.square, (2,)),
         Job("b", jobs.square, ("x",)),
         Job("c", jobs.square, (4,), {"steps": 1}),
     ]
-    outcomes = run_jobs(work, workers=workers, on_progress=seen.append, on_done=done.__setitem__)
+    outcomes = run_jobs(work, workers=workers, on_progress=steps.append, on_done=done.__setitem__)
     assert [outcome.name for outcome in outcomes] == ["a", "b", "c"]
     assert [outcome.value for outcome in outcomes] == [4, None, 16]
     assert [outcome.ok for outcome in outcomes] == [True, False, True]
     assert outcomes[1].error is not None
     assert outcomes[1].error.startswith("TypeError: can't multiply")
     assert "return value * value" in (outcomes[1].trace or "")
-    assert Progress(0, "a", 3, 3) in seen
-    assert Progress(2, "c", 1, 1) in seen
+    assert Progress(0, "a", 3, 3) in steps
+    assert Progress(2, "c", 1, 1) in steps
     assert done == dict(enumerate(outcomes))
 
 
@@ -119,17 +119,17 @@ def start_sleepers(folder: Path) -> tuple["subprocess.Popen[str]", list[int]]:
         text=True,
         start_new_session=True,
     )
-    patience = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while len(list(folder.iterdir())) < 2:
-        assert time.monotonic() < patience
+        assert time.monotonic() < deadline
         time.sleep(0.02)
     return parent, [int(note.name) for note in folder.iterdir()]
 
 
 def wait_until_gone(pids: list[int]) -> None:
-    patience = time.monotonic() + 20
+    deadline = time.monotonic() + 20
     while any(alive(pid) for pid in pids):
-        assert time.monotonic() < patience, "an orphan survives"
+        assert time.monotonic() < deadline, "an orphan survives"
         time.sleep(0.02)
 
 
@@ -143,24 +143,24 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> None:
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_worker_outlives_its_parent(tmp_path: Path, signal_number: signal.Signals) -> None:
     parent, workers = start_sleepers(tmp_path)
     assert all(alive(pid) for pid in workers)
-    if how == signal.SIGINT:  # Ctrl-C goes to the whole group
-        os.killpg(parent.pid, how)
+    if signal_number == signal.SIGINT:  # Ctrl-C goes to the whole group
+        os.killpg(parent.pid, signal_number)
     else:
-        parent.send_signal(how)
-    _, words = parent.communicate(timeout=20)
+        parent.send_signal(signal_number)
+    _, error_text = parent.communicate(timeout=20)
     wait_until_gone(workers)
-    assert parent.returncode == -how
-    if how == signal.SIGINT:
-        assert words.count("Traceback") == 1  # the parent's; the workers are silent
-        assert "KeyboardInterrupt" in words
+    assert parent.returncode == -signal_number
+    if signal_number == signal.SIGINT:
+        assert error_text.count("Traceback") == 1  # the parent's; the workers are silent
+        assert "KeyboardInterrupt" in error_text
 
 
 def test_lost_jobs_are_started_again_and_failed_jobs_are_not(tmp_path: Path) -> None:
-    heard: list[Progress] = []
+    progress_calls: list[Progress] = []
     done: dict[int, JobResult] = {}
     work = [
         Job("a", jobs.square, (2,)),
@@ -169,12 +169,12 @@ def test_lost_jobs_are_started_again_and_failed_jobs_are_not(tmp_path: Path) -> 
         Job("always", jobs.kill_itself),
     ]
     outcomes = run_jobs(
-        work, workers=2, tries=3, on_progress=heard.append, on_done=done.__setitem__
+        work, workers=2, tries=3, on_progress=progress_calls.append, on_done=done.__setitem__
     )
     assert done == dict(enumerate(outcomes))
     assert [outcome.value for outcome in outcomes] == [4, None, 2, None]
     assert outcomes[1].trace is not None
     assert outcomes[3].lost
-    assert sum(progress == Progress(3, "always", 1, 2) for progress in heard) == 3
-    assert {progress.index for progress in heard if progress.name == "a"} == {0}
+    assert sum(progress == Progress(3, "always", 1, 2) for progress in progress_calls) == 3
+    assert {progress.index for progress in progress_calls if progress.name == "a"} == {0}
     assert not JobResult("it", error="OutOfMemoryError: Task was killed.").lost

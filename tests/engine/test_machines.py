@@ -28,7 +28,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(shared: Path) -> Iterator[dict[str, Any]]:
+def output(shared: Path) -> Iterator[dict[str, Any]]:
     """Output of `two_nodes.py` on the first machine."""
     if (why := machines.reason_without()) is not None:
         pytest.skip(why)
@@ -43,42 +43,42 @@ def told(shared: Path) -> Iterator[dict[str, Any]]:
         yield json.loads(done.stdout.splitlines()[-1])
 
 
-def test_jobs_run_on_both(told: dict[str, Any]) -> None:
+def test_jobs_run_on_both(output: dict[str, Any]) -> None:
     both = ["nclab-a", "nclab-b"]
-    assert told["slots"] == 2
-    assert told["met"] == told["rounds"] == told["trained"] == both
+    assert output["slots"] == 2
+    assert output["met"] == output["rounds"] == output["trained"] == both
 
 
-def test_files_in_the_shared_folder_arrive_complete_and_soon(told: dict[str, Any]) -> None:
-    seen, torn, late = told["watched"]
-    assert seen > 1  # it was replaced while it was read
+def test_files_in_the_shared_folder_arrive_complete_and_soon(output: dict[str, Any]) -> None:
+    reads, torn, late = output["watched"]
+    assert reads > 1  # it was replaced while it was read
     assert torn == 0
     from nclab.engine.ray import ATTEMPTS, PAUSE_SECONDS
 
     assert late < ATTEMPTS * PAUSE_SECONDS
 
 
-def test_shards_give_the_numbers_of_one_process(told: dict[str, Any]) -> None:
-    same_numbers(told["measured"], nclab.measure_features(*cloud()).to_dict())
+def test_shards_give_the_numbers_of_one_process(output: dict[str, Any]) -> None:
+    same_numbers(output["measured"], nclab.measure_features(*cloud()).to_dict())
 
 
 def test_a_sweep_leaves_the_bytes_of_one_process(
-    told: dict[str, Any], shared: Path, tmp_path: Path
+    output: dict[str, Any], shared: Path, tmp_path: Path
 ) -> None:
-    assert told["trained"]
+    assert output["trained"]
     train_sweep(small(), tmp_path, workers=0)
     assert contents(shared / "runs") == contents(tmp_path)
 
 
-def test_folders_that_are_not_shared_raise(told: dict[str, Any]) -> None:
-    assert told["unshared runs"].startswith("Expected /tmp/runs to be the same folder on every")
-    assert "nclab-b has a different folder there" in told["unshared runs"]
-    assert told["unshared shards"].startswith("Expected every machine to see /tmp/shards/part-")
-    assert "but nclab-b does not" in told["unshared shards"]
-    assert not any("\n" in told[f"unshared {what}"] for what in ("runs", "shards"))
+def test_folders_that_are_not_shared_raise(output: dict[str, Any]) -> None:
+    assert output["unshared runs"].startswith("Expected /tmp/runs to be the same folder on every")
+    assert "nclab-b has a different folder there" in output["unshared runs"]
+    assert output["unshared shards"].startswith("Expected every machine to see /tmp/shards/part-")
+    assert "but nclab-b does not" in output["unshared shards"]
+    assert not any("\n" in output[f"unshared {key}"] for key in ("runs", "shards"))
 
 
-def test_no_marker_files_remain(told: dict[str, Any]) -> None:
-    assert told
+def test_no_marker_files_remain(output: dict[str, Any]) -> None:
+    assert output
     assert not any(name.startswith("cable") for name in os.listdir("/sys/class/net"))
     assert not Path("/tmp/runs").exists()

@@ -41,7 +41,7 @@ def run_jobs(work: list[Job], *, address: str | None = None, **options: Any) -> 
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_results_are_in_order_and_failures_stop_no_other_job() -> None:
-    seen: list[Progress] = []
+    steps: list[Progress] = []
     done: dict[int, JobResult] = {}
     work = [
         Job("a", jobs.square, (2,)),
@@ -53,7 +53,7 @@ def test_results_are_in_order_and_failures_stop_no_other_job() -> None:
         Job("tensor", jobs.tensor),
         Job("z", jobs.square, (4,), {"steps": 1}),
     ]
-    outcomes = run_jobs(work, on_progress=seen.append, on_done=done.__setitem__)
+    outcomes = run_jobs(work, on_progress=steps.append, on_done=done.__setitem__)
     assert [outcome.name for outcome in outcomes] == [job.name for job in work]
     assert done == dict(enumerate(outcomes))
     a, raises, killed, left, unpicklable, unanswerable, tensor, z = outcomes
@@ -66,7 +66,7 @@ def test_results_are_in_order_and_failures_stop_no_other_job() -> None:
     assert "pickle" in (unpicklable.error or "")
     assert "pickle" in (unanswerable.error or "")
     assert all("\n" not in (outcome.error or "") for outcome in outcomes)
-    assert {Progress(0, "a", 3, 3), Progress(7, "z", 1, 1)} <= set(seen)
+    assert {Progress(0, "a", 3, 3), Progress(7, "z", 1, 1)} <= set(steps)
     assert not ray.is_initialized()  # what was joined is left
 
 
@@ -75,10 +75,10 @@ def test_numbers_of_workers_and_threads_are_respected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    place = str(tmp_path / "place")
+    path = str(tmp_path / "path")
     with Cluster() as cluster:
         assert cluster.slots() == 2
-        lonely = cluster.run_jobs([Job("", jobs.alone, (place,))] * 4, workers=1)
+        lonely = cluster.run_jobs([Job("", jobs.alone, (path,))] * 4, workers=1)
         assert [outcome.error for outcome in lonely] == [None] * 4
         [wide] = cluster.run_jobs([Job("wide", jobs.setting)], threads=2)
         assert wide.value[:2] == ("2", 2)
@@ -127,14 +127,14 @@ def test_the_bytes_of_runs_do_not_depend_on_the_engine(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["nclab", "sweep"])
     with Cluster() as cluster:
-        there = train_sweep(small(), Path("there"), engine=cluster)
-    assert there == train_sweep(small(), Path("here"), workers=0)
-    assert contents(Path("there")) == contents(Path("here"))
-    assert not list(Path("there").glob(".*"))
-    for manifest in Path("there").glob("*/manifest.json"):
+        remote = train_sweep(small(), Path("remote"), engine=cluster)
+    assert remote == train_sweep(small(), Path("here"), workers=0)
+    assert contents(Path("remote")) == contents(Path("here"))
+    assert not list(Path("remote").glob(".*"))
+    for manifest in Path("remote").glob("*/manifest.json"):
         assert json.loads(manifest.read_text())["command"] == "nclab sweep"
     with Cluster("nobody:1") as nowhere:  # what is there already needs no cluster
-        assert train_sweep(small(), Path("there"), engine=nowhere) == there
+        assert train_sweep(small(), Path("remote"), engine=nowhere) == remote
 
 
 @NEEDS_PROC
@@ -155,7 +155,7 @@ def test_a_folder_that_is_not_shared_raises(
 
 @NEEDS_PROC
 @pytest.mark.parametrize(
-    ("address", "how"),
+    ("address", "signal_number"),
     [
         pytest.param("joined", signal.SIGINT, marks=pytest.mark.slow),
         ("joined", signal.SIGKILL),
@@ -163,11 +163,11 @@ def test_a_folder_that_is_not_shared_raises(
     ],
 )
 def test_no_job_outlives_its_parent(
-    ray_cluster: Any, tmp_path: Path, address: str, how: signal.Signals
+    ray_cluster: Any, tmp_path: Path, address: str, signal_number: signal.Signals
 ) -> None:
-    where = ray_cluster.address if address == "joined" else address
+    target = ray_cluster.address if address == "joined" else address
     parent = subprocess.Popen(
-        [sys.executable, "-m", "tests.engine.jobs", str(tmp_path), where],
+        [sys.executable, "-m", "tests.engine.jobs", str(tmp_path), target],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}"},
         stdout=subprocess.PIPE,
@@ -176,19 +176,19 @@ def test_no_job_outlives_its_parent(
         start_new_session=True,
     )
     try:
-        patience = time.monotonic() + 300
+        deadline = time.monotonic() + 300
         while len(notes := list(tmp_path.iterdir())) < 2:
             assert parent.poll() is None
-            assert time.monotonic() < patience
+            assert time.monotonic() < deadline
             time.sleep(0.02)
-        os.killpg(parent.pid, how)
-        out, words = parent.communicate(timeout=60)
+        os.killpg(parent.pid, signal_number)
+        out, message = parent.communicate(timeout=60)
     finally:
         if parent.poll() is None:  # it would keep the cores from the tests that follow
             os.killpg(parent.pid, signal.SIGKILL)
     wait_until_gone([int(note.name) for note in notes])
-    assert (parent.returncode, out) == (-how, "")
-    assert words.count("Traceback") == (how == signal.SIGINT)
+    assert (parent.returncode, out) == (-signal_number, "")
+    assert message.count("Traceback") == (signal_number == signal.SIGINT)
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -223,7 +223,7 @@ def closed_port() -> str:
 
 
 @pytest.mark.parametrize(
-    ("address", "words"),
+    ("address", "message"),
     [
         ("head", "got 'head'"),
         ("head:port", "got 'head:port'"),
@@ -234,14 +234,14 @@ def closed_port() -> str:
     ],
 )
 def test_a_bad_address_raises_one_line(
-    monkeypatch: pytest.MonkeyPatch, address: str | None, words: str
+    monkeypatch: pytest.MonkeyPatch, address: str | None, message: str
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if address is None:
         monkeypatch.setenv("RAY_ADDRESS", closed_port())
     with pytest.raises(NclabError) as caught:
         run_jobs([Job("a", jobs.square, (2,))], address=address)
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -254,10 +254,10 @@ def test_a_cluster_is_started_where_none_runs(
     if stale:  # one that was killed leaves its address behind
         (tmp_path / "ray").mkdir()
         (tmp_path / "ray" / "ray_current_cluster").write_text(closed_port())
-    asked: dict[str, Any] = {}
+    init_calls: dict[str, Any] = {}
 
     def init(address: str, **options: Any) -> None:
-        asked.update(options, address=address)
+        init_calls.update(options, address=address)
         raise Exception("The current node timed out during startup.\nAnd so on.")
 
     monkeypatch.setattr(ray, "init", init)
@@ -265,9 +265,9 @@ def test_a_cluster_is_started_where_none_runs(
         run_jobs([Job("a", jobs.square, (2,))])
     assert "\n" not in str(caught.value)
     assert "Set RAY_TMPDIR" in str(caught.value)
-    assert asked["address"] == "local"
-    assert asked["num_cpus"] == cores()
-    assert asked["include_dashboard"] is False
+    assert init_calls["address"] == "local"
+    assert init_calls["num_cpus"] == cores()
+    assert init_calls["include_dashboard"] is False
 
 
 def test_a_running_cluster_is_found(

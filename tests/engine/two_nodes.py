@@ -43,14 +43,14 @@ def watch(report: Any, folder: str, here: str) -> tuple[int, int, float]:
         time.sleep(1.0)  # so that the other job does not land here
         return 0, 0, 0.0
     report(0, 1)
-    file, seen, torn = Path(folder, "file"), set[int](), 0
+    file, reads, torn = Path(folder, "file"), set[int](), 0
     _wait(file.exists)
     while True:
         content = file.read_bytes()
-        seen.add(content[0])
+        reads.add(content[0])
         torn += content != bytes([content[0]]) * SIZE
         if content[0] == VERSIONS:
-            return len(seen), torn, time.time() - float(Path(folder, "time").read_text())
+            return len(reads), torn, time.time() - float(Path(folder, "time").read_text())
 
 
 def noted(report: Any, shards: Any, plan: Any) -> Any:
@@ -71,9 +71,9 @@ def job(report: Any, group: Any) -> None:
 train_group_job = train._job
 
 
-def _wait(there: Any) -> None:
+def _wait(condition: Any) -> None:
     patience = time.monotonic() + PATIENCE_SECONDS
-    while not there():
+    while not condition():
         assert time.monotonic() < patience
         time.sleep(0.02)
 
@@ -99,15 +99,15 @@ def main() -> dict[str, Any]:
     """Run jobs, watch a file, measure, train, and use folders that are not shared."""
     from tests.engine import two_nodes as this  # where workers find it
 
-    data, told = cloud(), dict[str, Any]()
+    data, output = cloud(), dict[str, Any]()
     for name in ("rounds", "trained"):
         (SHARED / name).mkdir()
     write_shards(SHARED / "shards")
     write_shards(Path("/tmp/shards"))
     with Cluster(ADDRESS) as cluster:
-        told["slots"] = cluster.slots()
+        output["slots"] = cluster.slots()
         both = [Job(name, this.meet, (str(SHARED), name)) for name in "ab"]
-        told["met"] = sorted(str(end.value) for end in cluster.run_jobs(both))
+        output["met"] = sorted(str(end.value) for end in cluster.run_jobs(both))
 
         def write(_: Progress) -> None:
             for version in range(VERSIONS + 1):
@@ -117,23 +117,23 @@ def main() -> dict[str, Any]:
 
         watchers = [Job(name, this.watch, (str(SHARED), platform.node())) for name in "ab"]
         ends = cluster.run_jobs(watchers, on_progress=write)
-        told["watched"] = max(end.value for end in ends)
+        output["watched"] = max(end.value for end in ends)
 
         setattr(module, "first_round", this.noted)  # noqa: B010
-        found = nclab.measure_shards(SHARED / "shards", data.weight, data.bias, engine=cluster)
+        result = nclab.measure_shards(SHARED / "shards", data.weight, data.bias, engine=cluster)
         setattr(module, "first_round", shard_workers.first_round)  # noqa: B010
-        told["measured"] = found.to_dict()
-        told["unshared shards"] = refusal(
+        output["measured"] = result.to_dict()
+        output["unshared shards"] = refusal(
             lambda: nclab.measure_shards("/tmp/shards", engine=cluster, skip_bad=True)
         )
         train._job = this.job
         train_sweep(small(), SHARED / "runs", engine=cluster)
         train._job = train_group_job
-        own = Path("/tmp/runs")
-        told["unshared runs"] = refusal(lambda: train_sweep(small(), own, engine=cluster))
+        local_path = Path("/tmp/runs")
+        output["unshared runs"] = refusal(lambda: train_sweep(small(), local_path, engine=cluster))
     for name in ("rounds", "trained"):
-        told[name] = sorted(place.name for place in (SHARED / name).iterdir())
-    return told
+        output[name] = sorted(path.name for path in (SHARED / name).iterdir())
+    return output
 
 
 if __name__ == "__main__":

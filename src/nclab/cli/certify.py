@@ -129,10 +129,10 @@ def _of_weight_decay(classes: int, weight_decay: float) -> tuple[dict[str, Any],
     ):
         table.add_row(name, f"{value:.6g}")
     if optimum.product > 0:
-        words = (
+        conclusion = (
             "At the optimum, the network is a simplex ETF with these norms. From the critical "
             "weight decay on, all weights and features would be zero."
         )
     else:
-        words = "This weight decay is at least the critical one, so the optimum is zero."
-    return optimum.to_dict(), Group(table, words)
+        conclusion = "This weight decay is at least the critical one, so the optimum is zero."
+    return optimum.to_dict(), Group(table, conclusion)

@@ -62,8 +62,8 @@ def command(
         resolve_output(out, "Name another file, or leave --out out to print.")
     left_out: list[LeftOut] = []
     rows = record_rows(folder, kinds=kinds, left_out=left_out)
-    for one in left_out:
-        typer.echo(printable(f"nclab: {one.why}"), err=True)
+    for item in left_out:
+        typer.echo(printable(f"nclab: {item.why}"), err=True)
     if not rows:
         raise DataError(f"Expected runs with records of {', '.join(kinds)} in {folder}, got none.")
     if out is not None:

@@ -120,8 +120,8 @@ def run() -> None:
         _flush_or_drop(sys.stderr)
         sys.exit(1)
     except OSError as error:
-        where = error.filename or "a file or connection"
-        _fail(f"Cannot use {where}: {error.strerror or error}.")
+        location = error.filename or "a file or connection"
+        _fail(f"Cannot use {location}: {error.strerror or error}.")
 
 
 class _Interrupts:

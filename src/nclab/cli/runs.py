@@ -33,8 +33,8 @@ def command(folder: RunsArgument, as_json: JsonOption = False) -> None:
             rows.append(_row(glance(path, root=folder), folder))
         except RecordError as error:  # it was readable a moment ago
             left_out.append(LeftOut(path, str(error)))
-    for one in left_out:
-        typer.echo(printable(f"nclab: {one.why}"), err=True)
+    for item in left_out:
+        typer.echo(printable(f"nclab: {item.why}"), err=True)
     if as_json:
         print_json(rows)
     elif not rows:

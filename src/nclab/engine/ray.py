@@ -103,9 +103,9 @@ class Cluster(Engine):
                 advice = "Set RAY_TMPDIR to a short path on a disk with space, or work without Ray."
             elif "AuthToken" in trace:
                 advice = "Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the cluster's token."
-            where = f"at {address}" if address else "on this machine"
+            location = f"at {address}" if address else "on this machine"
             raise NclabError(
-                f"Cannot use the Ray cluster {where}. {line.rstrip('.')}. {advice}"
+                f"Cannot use the Ray cluster {location}. {line.rstrip('.')}. {advice}"
             ) from error
         self._joined = True
 

@@ -55,7 +55,7 @@ def test_files_of_both_kinds_give_the_same_samples(tmp_path: Path) -> None:
 def test_labels_that_are_names_are_numbered(tmp_path: Path) -> None:
     rows, names = np.arange(8.0).reshape(4, 2), np.array(["fox", "cat", "fox", "dog"])
     np.savez(tmp_path / "a.npz", X=rows, y=names)
-    lines = [f"{one:g},{two:g},{name}\n" for (one, two), name in zip(rows, names, strict=True)]
+    lines = [f"{x0:g},{x1:g},{name}\n" for (x0, x1), name in zip(rows, names, strict=True)]
     (tmp_path / "a.csv").write_text("".join(lines))
     for file in ("a.npz", "a.csv"):
         assert read_samples(tmp_path / file).labels.tolist() == [2, 0, 2, 1]

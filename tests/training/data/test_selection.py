@@ -17,9 +17,9 @@ def samples(classes: int = 4, each: int = 100) -> Samples:
 
 
 def test_the_default_keeps_all_samples() -> None:
-    given = samples()
-    train, test = SampleSelection().split(given)
-    assert train is given
+    all_samples = samples()
+    train, test = SampleSelection().split(all_samples)
+    assert train is all_samples
     assert test is None
 
 
@@ -49,14 +49,14 @@ def test_an_odd_number_of_classes_has_one_more_large_one() -> None:
 def test_small_classes_limit_the_others() -> None:
     """With ten samples in a large class and imbalance 5, a small class has two samples."""
     labels = torch.cat([torch.full((10,), 0), torch.full((300,), 1), torch.full((50,), 2)])
-    given = Samples.checked(torch.rand(360, 2), labels)
-    assert SampleSelection(imbalance=5).split(given).train.counts == [10, 10, 2]
+    all_samples = Samples.checked(torch.rand(360, 2), labels)
+    assert SampleSelection(imbalance=5).split(all_samples).train.counts == [10, 10, 2]
 
 
 def test_test_samples_do_not_depend_on_imbalance_and_noise() -> None:
-    given = samples()
-    plain = SampleSelection(test_share=0.25).split(given)
-    other = SampleSelection(test_share=0.25, imbalance=10, label_noise=0.3).split(given)
+    all_samples = samples()
+    plain = SampleSelection(test_share=0.25).split(all_samples)
+    other = SampleSelection(test_share=0.25, imbalance=10, label_noise=0.3).split(all_samples)
     assert plain.test is not None
     assert other.test is not None
     assert torch.equal(plain.test.inputs, other.test.inputs)
@@ -69,8 +69,8 @@ def test_test_samples_do_not_depend_on_imbalance_and_noise() -> None:
 
 
 def test_noise_spreads_labels_evenly_over_the_other_classes() -> None:
-    given = samples(classes=3, each=2000)
-    train = SampleSelection(label_noise=0.3).split(given).train
+    all_samples = samples(classes=3, each=2000)
+    train = SampleSelection(label_noise=0.3).split(all_samples).train
     clean = train.inputs[:, 0].long() % 3
     wrong = train.labels != clean
     assert int(wrong.sum()) == 1800

@@ -163,19 +163,19 @@ def test_a_diverging_member_keeps_its_last_finite_state() -> None:
         history.append(stats[1])
         states.append(fleet.tensors(1))
     assert [same(fleet.tensors(i), without.tensors(j)) for i, j in [(0, 0), (2, 1)]] == [True, True]
-    died = [stats.alive for stats in history].index(False)
-    assert not any(stats.alive for stats in history[died:])
+    failed = [stats.alive for stats in history].index(False)
+    assert not any(stats.alive for stats in history[failed:])
     assert math.isnan(history[-1].loss)
-    assert f"in epoch {died + 1} of 9" in history[died].why
-    assert f"the state after epoch {died} is kept" in history[-1].why
+    assert f"in epoch {failed + 1} of 9" in history[failed].why
+    assert f"the state after epoch {failed} is kept" in history[-1].why
     kept = fleet.tensors(1)
     assert all(value.isfinite().all() for value in kept.values())
-    saved = states[died]
+    saved = states[failed]
     assert all(torch.equal(kept[name], saved[name]) for name in kept)
-    again = build(members)
+    reloaded = build(members)
     for index in range(3):
-        again.load(index, fleet.tensors(index), fleet.epoch, stats[index].why)
-    assert again.train_epoch()[1].why == history[-1].why
+        reloaded.load(index, fleet.tensors(index), fleet.epoch, stats[index].why)
+    assert reloaded.train_epoch()[1].why == history[-1].why
 
 
 def test_denormal_numbers_become_zero() -> None:

@@ -53,8 +53,8 @@ def expected(
     batches = [torch.randperm(SAMPLES).split(BATCH) for _ in range(EPOCHS)]
     assert sum(map(len, batches)) == 50
     assert len(batches[0][-1]) == 11
-    how = {"milestones": [4, 8], "weight_decay": 0.02, **dict(options)}
-    means = plain_training(network, *data(dtype), batches, **how)
+    torch_options = {"milestones": [4, 8], "weight_decay": 0.02, **dict(options)}
+    means = plain_training(network, *data(dtype), batches, **torch_options)
     return [v for k, v in network.state_dict().items() if "num_batches" not in k], means
 
 
@@ -114,10 +114,10 @@ def test_shapes_and_activations_equal_torch(
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("own", [0.0, 0.7])
-def test_the_classifier_bias_has_a_separate_weight_decay(optimizer: str, own: float) -> None:
+@pytest.mark.parametrize("decay", [0.0, 0.7])
+def test_the_classifier_bias_has_a_separate_weight_decay(optimizer: str, decay: float) -> None:
     shape = Shape(inputs=6, classes=3, layers=2, width=8)
-    options = {**options_of(optimizer, "mse"), "head_bias_decay": own}
+    options = {**options_of(optimizer, "mse"), "head_bias_decay": decay}
     for backend in BACKENDS:
         check("none", torch.float64, 1e-10, shape, options, backend)
 
@@ -133,14 +133,14 @@ def test_resumes_bit_for_bit(optimizer: str, backend: Backend) -> None:
             shape, [Member(), Member("none")], recipe, *data(torch.float32), backend=backend
         )
 
-    whole, resumed = build(), build()
+    complete, resumed = build(), build()
     for _ in range(2):
-        whole.train_epoch()
+        complete.train_epoch()
     for index in range(2):
-        resumed.load(index, whole.tensors(index), 2)
-    assert [whole.train_epoch() for _ in range(2)] == [resumed.train_epoch() for _ in range(2)]
+        resumed.load(index, complete.tensors(index), 2)
+    assert [complete.train_epoch() for _ in range(2)] == [resumed.train_epoch() for _ in range(2)]
     for index in range(2):
-        first, second = whole.tensors(index), resumed.tensors(index)
+        first, second = complete.tensors(index), resumed.tensors(index)
         assert any(name.startswith("square.") for name in first) == (optimizer == "adam")
         assert all(torch.equal(value, second[name]) for name, value in first.items())
 

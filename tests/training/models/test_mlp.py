@@ -57,9 +57,9 @@ def test_seeded_equals_manual_seed_and_keeps_the_callers_state() -> None:
     generator = torch.Generator()
     generator.set_state(state)
     assert torch.equal(torch.rand(3, generator=generator), following)
-    own, other = built.state_dict(), plain.state_dict()
-    assert all(torch.equal(own[name], value) for name, value in seeded.state_dict().items())
-    assert all(torch.equal(own[name], value) for name, value in other.items())
+    weights, plain_weights = built.state_dict(), plain.state_dict()
+    assert all(torch.equal(weights[name], value) for name, value in seeded.state_dict().items())
+    assert all(torch.equal(weights[name], value) for name, value in plain_weights.items())
 
 
 def test_without_bias_and_without_hidden_layers() -> None:

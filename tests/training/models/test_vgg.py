@@ -54,11 +54,11 @@ def test_the_seed_alone_determines_the_weights() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    one = vgg13(VGGShape(width=0.1), seed=1).state_dict()
+    first_weights = vgg13(VGGShape(width=0.1), seed=1).state_dict()
     assert torch.equal(torch.rand(3), expected)
     same, other = (vgg13(VGGShape(width=0.1), seed=seed).state_dict() for seed in (1, 2))
-    assert all(torch.equal(value, same[name]) for name, value in one.items())
-    assert not torch.equal(one["classifier.weight"], other["classifier.weight"])
+    assert all(torch.equal(value, same[name]) for name, value in first_weights.items())
+    assert not torch.equal(first_weights["classifier.weight"], other["classifier.weight"])
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 28, 28), (2, 3, 32, 32), (2, 32, 32)])
@@ -76,9 +76,9 @@ def test_impossible_shapes_raise(wrong: dict[str, float]) -> None:
 def test_dense_layers_are_those_of_the_published_network() -> None:
     published = VGG13(VGGShape(dense=4096))
     sizes = [
-        (one.in_features, one.out_features)
-        for one in published.modules()
-        if isinstance(one, nn.Linear)
+        (first_weights.in_features, first_weights.out_features)
+        for first_weights in published.modules()
+        if isinstance(first_weights, nn.Linear)
     ]
     assert sizes == [(512, 4096), (4096, 4096), (4096, 10)]
     small = vgg13(VGGShape(width=0.125, dense=4096, batch_norm=False), seed=0)

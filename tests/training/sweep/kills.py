@@ -39,7 +39,7 @@ def train(out: Path) -> None:
 
 def attempt(out: Path, seconds: float | None) -> None:
     """Train; with `seconds`, kill all processes at once after that time."""
-    heard, held = os.pipe()  # closed when the last process that holds it is gone
+    alive, held_open = os.pipe()  # closed when the last process that holds it is gone
     ready, go = os.pipe()  # nobody is born before the group is
     leader = os.fork()
     if leader == 0:
@@ -48,14 +48,14 @@ def attempt(out: Path, seconds: float | None) -> None:
         train(out)
         os._exit(0)
     os.setpgid(leader, leader)
-    for end in (go, ready, held):
+    for end in (go, ready, held_open):
         os.close(end)
     if seconds is not None:
         time.sleep(seconds)
         os.killpg(leader, signal.SIGKILL)
     os.waitpid(leader, 0)
-    os.read(heard, 1)
-    os.close(heard)
+    os.read(alive, 1)
+    os.close(alive)
 
 
 def ended(out: Path) -> bool:

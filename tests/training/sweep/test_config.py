@@ -57,12 +57,12 @@ def test_existing_runs_keep_their_names() -> None:
 def test_runs_of_a_file_are_named_by_its_content_not_its_path(tmp_path: Path) -> None:
     arrays = {"X": np.arange(12.0).reshape(6, 2), "y": np.array([0, 1] * 3)}
     (tmp_path / "there").mkdir()
-    for place in ("mine.npz", "there/mine.npz"):
-        np.savez(tmp_path / place, **arrays)  # type: ignore[arg-type]
+    for file in ("mine.npz", "there/mine.npz"):
+        np.savez(tmp_path / file, **arrays)  # type: ignore[arg-type]
     np.savez(tmp_path / "there" / "other.npz", X=arrays["X"] + 1, y=arrays["y"])
     names = []
-    for place in ("mine.npz", "there/mine.npz", "there/other.npz"):
-        config = small(data=SampleFile(str(tmp_path / place)))
+    for file in ("mine.npz", "there/mine.npz", "there/other.npz"):
+        config = small(data=SampleFile(str(tmp_path / file)))
         names.append(config.plan(config.data.draw())[0].name)
     assert names[0] == names[1]
     assert names[0].startswith("mine_L3_w8_affine_wd1e-3_s0_")
@@ -72,11 +72,11 @@ def test_runs_of_a_file_are_named_by_its_content_not_its_path(tmp_path: Path) ->
 def test_measured_epochs_end_with_the_last() -> None:
     for epochs in (1, 2, 7, 300):
         for moments in (1, 2, 12, 40):
-            found = measured_epochs(epochs, moments)
-            assert found[-1] == epochs
-            assert found == sorted(set(found))
-            assert len(found) <= moments
-            assert found[0] >= 1
+            measured = measured_epochs(epochs, moments)
+            assert measured[-1] == epochs
+            assert measured == sorted(set(measured))
+            assert len(measured) <= moments
+            assert measured[0] >= 1
 
 
 def test_measuring_stays_cheap_by_default() -> None:

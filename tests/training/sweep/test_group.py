@@ -33,27 +33,27 @@ def group_of(out: Path, config: SweepConfig | None = None) -> Group:
 
 def stop_after(epochs: int) -> Callable[[int], None]:
     """Return a callback that raises after some epochs; its first call reports resumed steps."""
-    told = []
+    calls = []
 
-    def tell(steps: int) -> None:
-        told.append(steps)
-        if len(told) > epochs:
+    def on_steps(steps: int) -> None:
+        calls.append(steps)
+        if len(calls) > epochs:
             raise Stop
 
-    return tell
+    return on_steps
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the small sweep, trained without interruption."""
-    out = tmp_path_factory.mktemp("whole")
+    out = tmp_path_factory.mktemp("undisturbed")
     train_group(group_of(out))
     return out
 
 
-def test_records_and_checkpoints_of_a_run(whole: Path) -> None:
-    group = group_of(whole)
-    run = read_run(whole / group.plans[0].name)
+def test_records_and_checkpoints_of_a_run(undisturbed: Path) -> None:
+    group = group_of(undisturbed)
+    run = read_run(undisturbed / group.plans[0].name)
     assert run.state == "finished"
     assert [record["epoch"] for record in run.of_kind("epoch")] == list(range(1, 9))
     measured = run.of_kind("measurement")
@@ -72,25 +72,25 @@ def test_records_and_checkpoints_of_a_run(whole: Path) -> None:
 
 @pytest.mark.parametrize("epochs", [0, 1, 4, 7])
 def test_a_stopped_group_resumes_to_the_same_bytes(
-    whole: Path, tmp_path: Path, epochs: int
+    undisturbed: Path, tmp_path: Path, epochs: int
 ) -> None:
     with pytest.raises(Stop):
         train_group(group_of(tmp_path), stop_after(epochs))
     train_group(group_of(tmp_path))
-    assert contents(tmp_path) == contents(whole)
+    assert contents(tmp_path) == contents(undisturbed)
 
 
-def test_members_may_resume_in_other_groups(whole: Path, tmp_path: Path) -> None:
+def test_members_may_resume_in_other_groups(undisturbed: Path, tmp_path: Path) -> None:
     group = group_of(tmp_path)
     with pytest.raises(Stop):
         train_group(replace(group, plans=group.plans[:2]), stop_after(7))
     with pytest.raises(Stop):
         train_group(replace(group, plans=group.plans[2:3]), stop_after(3))
     train_group(group)
-    assert contents(tmp_path) == contents(whole)
+    assert contents(tmp_path) == contents(undisturbed)
 
 
-def test_a_damaged_checkpoint_is_skipped_with_a_warning(whole: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(undisturbed: Path, tmp_path: Path) -> None:
     group = group_of(tmp_path)
     with pytest.raises(Stop):
         train_group(group, stop_after(7))
@@ -100,11 +100,11 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(whole: Path, tmp_path: P
     file.write_bytes(content)
     with pytest.warns(NclabWarning, match="damaged"):
         train_group(group)
-    assert contents(tmp_path) == contents(whole)
+    assert contents(tmp_path) == contents(undisturbed)
 
 
-def test_runs_killed_just_before_their_end(whole: Path, tmp_path: Path) -> None:
-    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+def test_runs_killed_just_before_their_end(undisturbed: Path, tmp_path: Path) -> None:
+    shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
     group = group_of(tmp_path)
     for plan in group.plans:
         journal = tmp_path / plan.name / "journal.jsonl"
@@ -112,7 +112,7 @@ def test_runs_killed_just_before_their_end(whole: Path, tmp_path: Path) -> None:
         assert b'"kind":"end"' in lines[-1]
         journal.write_bytes(b"".join(lines[:-1]))
     train_group(group)
-    assert contents(tmp_path) == contents(whole)
+    assert contents(tmp_path) == contents(undisturbed)
 
 
 @pytest.fixture(scope="module")
@@ -166,9 +166,9 @@ def test_features_without_geometry_have_a_reason(tmp_path: Path) -> None:
 
 def test_the_callback_gets_all_model_steps(tmp_path: Path) -> None:
     group = group_of(tmp_path)
-    told: list[int] = []
-    train_group(group, told.append)
-    assert sum(told) == group.total == 4 * 8 * STEPS
+    calls: list[int] = []
+    train_group(group, calls.append)
+    assert sum(calls) == group.total == 4 * 8 * STEPS
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_resume_points(steps: list[list[int]], expected: Any) -> None:
     assert list(resume_points(steps)) == expected
 
 
-def test_the_backend_is_recorded_outside_the_config(whole: Path) -> None:
-    manifests = [read_run(folder).manifest for folder in find_runs(whole)]
+def test_the_backend_is_recorded_outside_the_config(undisturbed: Path) -> None:
+    manifests = [read_run(folder).manifest for folder in find_runs(undisturbed)]
     assert {manifest.backend for manifest in manifests} <= {"kernel", "torch"}
     assert not any("backend" in manifest.config for manifest in manifests)

@@ -32,8 +32,8 @@ def test_many_kills_change_no_byte(tmp_path: Path, kills: int) -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["killed"] == kills
-    train_sweep(small(), tmp_path / "whole", workers=0)
-    expected = contents(tmp_path / "whole")
+    train_sweep(small(), tmp_path / "undisturbed", workers=0)
+    expected = contents(tmp_path / "undisturbed")
     for folder in answer["folders"]:
         assert contents(Path(folder)) == expected
 
@@ -41,7 +41,7 @@ def test_many_kills_change_no_byte(tmp_path: Path, kills: int) -> None:
 def test_a_killed_command_continues(tmp_path: Path) -> None:
     options = "--samples 130 --inputs 8 --layers 3 --width 8 --norm affine,none --epochs 60"
     options += " --weight-decay 1e-3 --batch 32 --moments 3 --json"
-    whole = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "whole")
+    undisturbed = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "undisturbed")
     command = ["nclab", "sweep", *options.split(), "--workers", "2"]
     started = subprocess.Popen(
         [sys.executable, "-m", *command, "--out", str(tmp_path / "killed")],
@@ -54,6 +54,6 @@ def test_a_killed_command_continues(tmp_path: Path) -> None:
         time.sleep(0.01)
     os.killpg(started.pid, signal.SIGKILL)
     assert started.wait() == -signal.SIGKILL
-    again = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "killed")
-    assert json.loads(again.out) == json.loads(whole.out)
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    resumed = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "killed")
+    assert json.loads(resumed.out) == json.loads(undisturbed.out)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")

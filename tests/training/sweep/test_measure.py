@@ -21,22 +21,26 @@ def test_equals_nclab_measure(norm: Norm, layers: str) -> None:
     expected = nclab.measure(model, [tuple(samples)], layers=layers).layers
     if layers == "all":
         expected = tuple(layer for layer in expected if layer.dim == 12)
-    found = measure_member(model, samples, layers="all" if layers == "all" else "last")
+    result = measure_member(model, samples, layers="all" if layers == "all" else "last")
     held_out = Teacher(samples=90, width=10, seed=1).draw()
-    both = nclab.measure(model, [tuple(samples)], test=[tuple(held_out)], layers=layers).test
-    assert both is not None
-    tested = measure_member(model, held_out, layers="last", reference=found.layers)
+    expected_layers = nclab.measure(
+        model, [tuple(samples)], test=[tuple(held_out)], layers=layers
+    ).test
+    assert expected_layers is not None
+    test_result = measure_member(model, held_out, layers="last", reference=result.layers)
     for name in ("reference_ncc_accuracy", "strong_test_collapse", "accuracy"):
-        assert getattr(tested.layers[-1], name) == pytest.approx(getattr(both.layers[-1], name))
-    assert found.geometry["layer"] == "hidden.2"
-    assert len(found.geometry["means"]) == len(found.geometry["weights"]) == 4
-    measured = found.layers
+        assert getattr(test_result.layers[-1], name) == pytest.approx(
+            getattr(expected_layers.layers[-1], name)
+        )
+    assert result.geometry["layer"] == "hidden.2"
+    assert len(result.geometry["means"]) == len(result.geometry["weights"]) == 4
+    measured = result.layers
     assert len(measured) == len(expected) == (3 if layers == "all" else 1)
-    for own, other in zip(measured, expected, strict=True):
-        assert own.layer == other.layer
+    for measured_layer, other in zip(measured, expected, strict=True):
+        assert measured_layer.layer == other.layer
         for name, value in other.scalars().items():
-            mine = own.scalars()[name]
+            number = measured_layer.scalars()[name]
             if value is None:
-                assert mine is None, name
+                assert number is None, name
             else:
-                assert mine == pytest.approx(value, rel=1e-6, abs=1e-9), name
+                assert number == pytest.approx(value, rel=1e-6, abs=1e-9), name

@@ -38,15 +38,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_imbalance(runs: Path) -> None:
-    found = sweep_points("imbalance", runs)
-    assert found.options == {"large": 2, "small": 2}
-    assert len(found.rows) == 2
-    assert found.skipped == {
+    points = sweep_points("imbalance", runs)
+    assert points.options == {"large": 2, "small": 2}
+    assert len(points.rows) == 2
+    assert points.skipped == {
         "trained on mse": 2,
         "trained by adamw, whose weight decay is no penalty": 2,
         "with more than two class sizes": 2,
     }
-    for row in found.rows:
+    for row in points.rows:
         view = glance(runs / row["run"])
         layer = last_layer(view.last("measurement"))
         assert layer["class_counts"][0] / layer["class_counts"][-1] == row["imbalance"]
@@ -60,11 +60,11 @@ def test_imbalance(runs: Path) -> None:
 
 
 def test_bias(runs: Path) -> None:
-    found = sweep_points("bias", runs)
-    assert found.options == {"num_classes": 4}
-    assert [row["bias_penalty"] for row in found.rows] == [0.3, 0.3]
-    assert all(row["state"] in (SIMPLEX, FRAME) for row in found.rows)
-    small_decay, large_decay = sorted(row["weight_decay_share"] for row in found.rows)
+    points = sweep_points("bias", runs)
+    assert points.options == {"num_classes": 4}
+    assert [row["bias_penalty"] for row in points.rows] == [0.3, 0.3]
+    assert all(row["state"] in (SIMPLEX, FRAME) for row in points.rows)
+    small_decay, large_decay = sorted(row["weight_decay_share"] for row in points.rows)
     assert 5 < large_decay / small_decay < 20
 
 
@@ -80,33 +80,33 @@ def test_means_that_coincide_are_merged(tmp_path: Path) -> None:
 
 
 def test_command(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    map_options = []
 
     def tiny(**options: int) -> dict[str, object]:
-        asked.append(options)
+        map_options.append(options)
         return phase_maps.imbalance_map(**options, steps=3)
 
     monkeypatch.setattr(phase_maps, "MAPS", {**phase_maps.MAPS, "imbalance": tiny})
-    words = ("target", "--map", "imbalance", "--runs", runs)
-    done = call(*words, "--plot", tmp_path / "map.svg")
+    message = ("target", "--map", "imbalance", "--runs", runs)
+    done = call(*message, "--plot", tmp_path / "map.svg")
     assert done.code == 0
     assert "with 2 networks" in " ".join(done.out.split())
     assert "skipped: 2 trained on mse" in " ".join(done.out.split())
-    assert asked == [{"large": 2, "small": 2}]
-    value = json.loads(call(*words, "--json").out)
+    assert map_options == [{"large": 2, "small": 2}]
+    value = json.loads(call(*message, "--json").out)
     assert len(value["points"]) == 2
     assert value["skipped"]["trained on mse"] == 2
 
 
 def test_bad_folders_raise_one_line(runs: Path, tmp_path: Path) -> None:
-    for kind, folder, words in (
+    for kind, folder, message in (
         ("depth", runs, "imbalance or bias, got --map depth"),
         ("imbalance", tmp_path / "none", "a folder of runs"),
         ("imbalance", tmp_path, "got none: no runs"),
     ):
         with pytest.raises(DataError, match=r"^Expected") as raised:
             sweep_points(kind, folder)
-        assert words in str(raised.value)
+        assert message in str(raised.value)
     done = call("target", "--classes", 3, "--weight-decay", 0.1, "--runs", runs)
     assert (done.code, len(done.err.splitlines())) == (2, 1)
     train_sweep(

@@ -37,25 +37,27 @@ VALUES: dict[str, Any] = {
 
 
 def test_every_combination_is_a_config() -> None:
-    found = [
+    combinations = [
         (one.recipe.optimizer, one.recipe.loss, one.shape.width, one.selection.imbalance)
         for one in Axes(small(), VALUES).configs
     ]
-    assert found == list(itertools.product(*VALUES.values()))
+    assert combinations == list(itertools.product(*VALUES.values()))
     assert Axes(small()).configs == [small()]
 
 
 def test_data_vary_as_sources_and_by_field() -> None:
     axes = {"data.samples": (130, 140), "data": (Teacher(inputs=8), ConicHull(inputs=8))}
-    found = [(type(one.data), one.data.samples) for one in Axes(small(), axes).configs]  # type: ignore[union-attr]
+    combinations = [(type(one.data), one.data.samples) for one in Axes(small(), axes).configs]  # type: ignore[union-attr]
     kinds = (Teacher, ConicHull)
-    assert found == [(kind, size) for size in (130, 140) for kind in kinds]
+    assert combinations == [(kind, size) for size in (130, 140) for kind in kinds]
 
 
 def test_fields_that_are_not_read_are_no_axes() -> None:
     values = {"recipe.optimizer": ("sgd", "adam"), "recipe.beta2": (0.9, 0.99)}
-    found = [(one.recipe.optimizer, one.recipe.beta2) for one in Axes(small(), values).configs]
-    assert found == [("sgd", 0.999), ("adam", 0.9), ("adam", 0.99)]
+    combinations = [
+        (one.recipe.optimizer, one.recipe.beta2) for one in Axes(small(), values).configs
+    ]
+    assert combinations == [("sgd", 0.999), ("adam", 0.9), ("adam", 0.99)]
     plain = small().plan(small().data.draw())[0].name
     first = Axes(small(), values).configs[0]
     assert first.plan(first.data.draw())[0].name == plain
@@ -119,28 +121,28 @@ def test_a_sweep_equals_its_fleets_and_can_be_extended(tmp_path: Path) -> None:
 
 def test_a_stopped_sweep_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     axes = Axes(small(**ONE), {"recipe.optimizer": ("sgd", "adam")})
-    whole = train_sweep(axes, tmp_path / "whole", workers=0)
+    undisturbed = train_sweep(axes, tmp_path / "undisturbed", workers=0)
 
-    def dies(group: Group, tell: OnSteps) -> None:
-        seen = 0
+    def interrupted(group: Group, on_steps: OnSteps) -> None:
+        done = 0
 
-        def heard(steps: int) -> None:
-            nonlocal seen
-            seen += steps
-            if seen > group.total // 2:
+        def counted(steps: int) -> None:
+            nonlocal done
+            done += steps
+            if done > group.total // 2:
                 raise NclabError("The lights went out.")
-            tell(steps)
+            on_steps(steps)
 
-        train_group(group, heard)
+        train_group(group, counted)
 
     with monkeypatch.context() as patched:
-        patched.setattr(train, "train_group", dies)
+        patched.setattr(train, "train_group", interrupted)
         with pytest.raises(NclabError, match="lights"):
             train_sweep(axes, tmp_path / "cut", workers=0)
     assert len(plan_sweep(axes, tmp_path / "cut").missing) == 2
-    assert all((tmp_path / "cut" / row["run"]).is_dir() for row in whole)
-    assert train_sweep(axes, tmp_path / "cut", workers=0) == whole
-    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+    assert all((tmp_path / "cut" / row["run"]).is_dir() for row in undisturbed)
+    assert train_sweep(axes, tmp_path / "cut", workers=0) == undisturbed
+    assert contents(tmp_path / "cut") == contents(tmp_path / "undisturbed")
 
 
 def test_the_table_has_a_column_for_every_setting(tmp_path: Path) -> None:
@@ -163,46 +165,46 @@ def test_the_table_has_a_column_for_every_setting(tmp_path: Path) -> None:
 
 
 def test_a_forecast_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
+    descriptions: list[str] = []
 
-    def track(items: list[Any], what: str) -> list[Any]:
-        shown.append(what)
+    def track(items: list[Any], description: str) -> list[Any]:
+        descriptions.append(description)
         return items
 
     monkeypatch.setattr(cost, "track", track)
     axes = Axes(small(seeds=(0, 1)), {"recipe.optimizer": ("sgd", "adamw")})
     plan = plan_sweep(axes, tmp_path / "runs")
-    look = forecast(plan, workers=0)
-    assert shown == ["timing networks"], "a first kernel takes a minute to compile"
-    assert (look.networks, look.missing, look.fleets) == (16, 16, 2)
-    assert look.axes["optimizer"] == ["sgd", "adamw"]
-    assert look.axes["weight_decay"] == [1e-3, 1e-2]
-    assert look.axes["seed"] == [0, 1]
-    assert look.seconds > 0
-    assert "16 networks in 2 fleets; about" in str(look)
+    estimate = forecast(plan, workers=0)
+    assert descriptions == ["timing networks"], "a first kernel takes a minute to compile"
+    assert (estimate.networks, estimate.missing, estimate.fleets) == (16, 16, 2)
+    assert estimate.axes["optimizer"] == ["sgd", "adamw"]
+    assert estimate.axes["weight_decay"] == [1e-3, 1e-2]
+    assert estimate.axes["seed"] == [0, 1]
+    assert estimate.seconds > 0
+    assert "16 networks in 2 fleets; about" in str(estimate)
     assert not (tmp_path / "runs").exists()
     train_sweep(axes, tmp_path / "runs", workers=0)
-    there = sum(
+    disk_bytes = sum(
         -(-file.stat().st_size // 4096) * 4096
         for file in (tmp_path / "runs").rglob("*")
         if file.is_file()
     )
-    assert 0.5 < look.bytes / there < 2
-    again = forecast(plan_sweep(axes, tmp_path / "runs"), workers=0)
-    assert (again.missing, again.seconds, again.bytes) == (0, 0, 0)
-    assert str(again).endswith("16 networks in 2 fleets, 16 already trained")
+    assert 0.5 < estimate.bytes / disk_bytes < 2
+    second = forecast(plan_sweep(axes, tmp_path / "runs"), workers=0)
+    assert (second.missing, second.seconds, second.bytes) == (0, 0, 0)
+    assert str(second).endswith("16 networks in 2 fleets, 16 already trained")
 
 
 def test_a_forecast_warns_of_a_full_disk() -> None:
-    look = Forecast(1, 1, 1, {}, 9000.0, 1, 10**9, 10**6)
-    assert str(look).splitlines()[-1] == "Only 1 MB are free on the disk."
-    assert "2.5 hours on 1 core, 1 GB on disk" in str(look)
+    estimate = Forecast(1, 1, 1, {}, 9000.0, 1, 10**9, 10**6)
+    assert str(estimate).splitlines()[-1] == "Only 1 MB are free on the disk."
+    assert "2.5 hours on 1 core, 1 GB on disk" in str(estimate)
 
 
 def test_omitted_options_have_the_defaults_of_the_format() -> None:
     """Names of runs are hashes of the stored options, so neither side may change."""
     config = SweepConfig()
-    found: dict[str, Any] = {}
+    combinations: dict[str, Any] = {}
     parts: dict[str, Any] = {
         "shape": config.shape,
         "recipe": config.recipe,
@@ -210,12 +212,12 @@ def test_omitted_options_have_the_defaults_of_the_format() -> None:
     }
     for part, one in parts.items():
         values = stored(dataclasses.asdict(one))
-        found |= {
+        combinations |= {
             f"{part}.{k}": v
             for k, v in stored(values).items()
             if k not in ALWAYS_STORED.get(part, ())
         }
-    assert found == OMITTED_DEFAULTS
+    assert combinations == OMITTED_DEFAULTS
     [first, *_] = small().plan(small().data.draw())
     assert completed(first.config)["recipe"]["loss"] == "cross_entropy"
     assert "loss" not in first.config["recipe"]

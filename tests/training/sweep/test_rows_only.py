@@ -27,27 +27,30 @@ def config(seed: int = 0, **recipe: float) -> SweepConfig:
     )
 
 
-def norms(ended: TrainedNetwork) -> Row:
+def norms(trained_network: TrainedNetwork) -> Row:
     """Return a number that depends on every step."""
-    return {"norm": float(ended.model.classifier.weight.detach().norm()), "n": len(ended.train)}
+    return {
+        "norm": float(trained_network.model.classifier.weight.detach().norm()),
+        "n": len(trained_network.train),
+    }
 
 
 def count(network: TrainedNetwork) -> Row:
     return {"samples": len(network.train)}
 
 
-def refusing(ended: TrainedNetwork) -> Row:
-    if ended.weight_decay > 5e-3:
+def raising(trained_network: TrainedNetwork) -> Row:
+    if trained_network.weight_decay > 5e-3:
         raise DataError("nothing to measure")
     return {"norm": 1.0}
 
 
 def test_rows_are_those_of_a_fleet_in_the_order_of_the_configs(tmp_path: Path) -> None:
     configs = [config(seed) for seed in (0, 1)]
-    found = train_rows(configs, tmp_path, norms, workers=0)
-    for one, rows in zip(configs, found, strict=True):
-        samples = one.draw().train
-        fleet = Fleet(one.shape_for(samples), one.members, one.recipe, *samples)
+    results = train_rows(configs, tmp_path, norms, workers=0)
+    for single, rows in zip(configs, results, strict=True):
+        samples = single.draw().train
+        fleet = Fleet(single.shape_for(samples), single.members, single.recipe, *samples)
         for _ in range(3):
             fleet.train_epoch()
         for index, row in enumerate(rows):
@@ -55,29 +58,29 @@ def test_rows_are_those_of_a_fleet_in_the_order_of_the_configs(tmp_path: Path) -
             assert row["norm"] == expected
             assert (row["weight_decay"], row["seed"], row["why"]) == (
                 DECAYS[index],
-                one.seeds[0],
+                single.seeds[0],
                 None,
             )
 
 
 def test_only_missing_networks_are_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a kill, only finished groups have files."""
-    whole = train_rows([config(0), config(1)], tmp_path / "whole", norms, workers=0)
+    complete = train_rows([config(0), config(1)], tmp_path / "complete", norms, workers=0)
     first = train_rows([config(0)], tmp_path / "part", norms, workers=0)
     trained: list[int] = []
     before = rows_only.train_rows_group
 
-    def counted(group: Group, *rest: object) -> Path:
+    def counted(group: Group, *others: object) -> Path:
         trained.append(group.plans[0].member.seed)
-        return before(group, *rest)  # type: ignore[arg-type]
+        return before(group, *others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(rows_only, "train_rows_group", counted)
     leftover = tmp_path / "part" / FOLDER / ".abc.json.0123456789ab"
     leftover.write_text("{")  # of a writer that was killed
-    assert train_rows([config(1), config(0)], tmp_path / "part", norms, workers=0) == whole[::-1]
+    assert train_rows([config(1), config(0)], tmp_path / "part", norms, workers=0) == complete[::-1]
     assert set(trained) == {1}
     assert not leftover.exists()
-    assert first == whole[:1]
+    assert first == complete[:1]
     train_rows([config(0)], tmp_path / "part", count, workers=0)
     assert 0 in trained, "another measure has other rows"
 
@@ -91,7 +94,7 @@ def test_networks_of_a_damaged_file_are_trained_again_with_a_warning(tmp_path: P
 
 
 def test_a_network_without_numbers_has_a_reason(tmp_path: Path) -> None:
-    [[good, bad]] = train_rows([config()], tmp_path, refusing, workers=0)
+    [[good, bad]] = train_rows([config()], tmp_path, raising, workers=0)
     assert good["norm"] == 1.0
     assert bad["why"] == "nothing to measure"
     [[dead, _]] = train_rows([config(rate=1e30)], tmp_path, norms, workers=0)
@@ -100,9 +103,9 @@ def test_a_network_without_numbers_has_a_reason(tmp_path: Path) -> None:
 
 
 def test_a_group_can_be_pickled(tmp_path: Path) -> None:
-    one = config()
-    samples = one.draw().train
-    group = Group(one, tuple(one.plan(samples)), samples, tmp_path)
+    single = config()
+    samples = single.draw().train
+    group = Group(single, tuple(single.plan(samples)), samples, tmp_path)
     job, arguments = pickle.loads(pickle.dumps((rows_only._job, (group, count))))
     steps: list[tuple[int, int]] = []
     job(lambda *word: steps.append(word), *arguments)

@@ -27,13 +27,13 @@ KEYS += ["beta", "converged", "run", "data", "mean_intra", "centred_max_inter", 
 @pytest.mark.usefixtures("forked_workers")
 def test_numbers_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
     config = small()
-    here = train_sweep(config, tmp_path / "here", workers=0)
-    there = train_sweep(config, tmp_path / "there", workers=2)
-    assert here == there
-    assert contents(tmp_path / "here") == contents(tmp_path / "there")
+    serial = train_sweep(config, tmp_path / "serial", workers=0)
+    parallel = train_sweep(config, tmp_path / "parallel", workers=2)
+    assert serial == parallel
+    assert contents(tmp_path / "serial") == contents(tmp_path / "parallel")
     members = [(member.norm, member.weight_decay, member.seed) for member in config.members]
-    assert [(row["norm"], row["weight_decay"], row["seed"]) for row in here] == members
-    assert all(set(KEYS) <= set(row) for row in here)
+    assert [(row["norm"], row["weight_decay"], row["seed"]) for row in serial] == members
+    assert all(set(KEYS) <= set(row) for row in serial)
 
 
 def test_ended_runs_are_reused_and_new_ones_added(tmp_path: Path) -> None:
@@ -88,14 +88,16 @@ def test_last_batches_of_one_sample_raise_before_any_run(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("members", "hands", "sizes"), [(7, 2, [4, 3]), (2, 5, [1, 1]), (0, 2, [])]
+    ("members", "group_count", "sizes"), [(7, 2, [4, 3]), (2, 5, [1, 1]), (0, 2, [])]
 )
-def test_groups_are_of_equal_size(members: int, hands: int, sizes: list[int]) -> None:
+def test_groups_are_of_equal_size(members: int, group_count: int, sizes: list[int]) -> None:
     config = small(norms=("affine",), weight_decays=tuple(float(n) for n in range(1, 8)))
     plans = config.plan(config.data.draw())[:members]
-    dealt = deal(plans, hands)
-    assert [len(hand) for hand in dealt] == sizes
-    assert {plan.name for hand in dealt for plan in hand} == {plan.name for plan in plans}
+    dealt = deal(plans, group_count)
+    assert [len(members_of_group) for members_of_group in dealt] == sizes
+    assert {plan.name for members_of_group in dealt for plan in members_of_group} == {
+        plan.name for plan in plans
+    }
 
 
 @pytest.mark.skipif(physical_bytes() is None, reason="the system does not tell its memory")
@@ -149,9 +151,9 @@ def test_options_appear_in_the_name_and_the_row(tmp_path: Path) -> None:
         recipe=Recipe(epochs=8, batch=16, rate=1e-3, **recipe),  # type: ignore[arg-type]
     )
     [row] = train_sweep(config, tmp_path, workers=0)
-    asked = {"features": 3, "activation": "gelu", "imbalance": 2, "label_noise": 0.1, **recipe}
-    asked["objective"] = asked.pop("loss")  # `loss` is measured, whatever is trained
-    assert {name: row[name] for name in asked} == asked
+    expected = {"features": 3, "activation": "gelu", "imbalance": 2, "label_noise": 0.1, **recipe}
+    expected["objective"] = expected.pop("loss")  # `loss` is measured, whatever is trained
+    assert {name: row[name] for name in expected} == expected
     assert type(row["loss"]) is float
     assert row["run"].startswith("mod5_L3_w8_adamw_mse_affine_wd1e-3_s0_")
     assert 0 <= row["test_accuracy"] <= 1
@@ -177,15 +179,15 @@ def lacks_a_package(report: ReportStep) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "words"),
+    ("job", "text"),
     [
         (too_large_for_torch, "Expected enough memory for it"),
         (too_large_for_numpy, "Expected enough memory for it"),
         (lacks_a_package, "^The job needs lightning. Run"),
     ],
 )
-def test_errors_that_a_user_can_correct_are_one_line(job: Callable[..., None], words: str) -> None:
-    [outcome] = run_jobs([Job("it", job)], workers=0)
-    with pytest.raises(NclabError, match=words) as caught:
-        train._raise_failure(outcome)
+def test_errors_that_a_user_can_correct_are_one_line(job: Callable[..., None], text: str) -> None:
+    [result] = run_jobs([Job("it", job)], workers=0)
+    with pytest.raises(NclabError, match=text) as caught:
+        train._raise_failure(result)
     assert "\n" not in str(caught.value)

@@ -52,9 +52,9 @@ def load(*, part: str = "train", folder: Path | None = None, fetch: bool = True)
     if home is None and fetch and folder is None:
         home = fetch_files(files, cache_folder())
     if home is None:
-        where = f"in {folder}" if folder else "on this machine"
+        location = f"in {folder}" if folder else "on this machine"
         raise MissingData(
-            f"Expected FashionMNIST's {files[0].name}[.gz], not found {where}. {INSTALLATION}."
+            f"Expected FashionMNIST's {files[0].name}[.gz], not found {location}. {INSTALLATION}."
         )
     pixels, labels = (read_checked(home, file) for file in files)
     return Images(torch.from_numpy(pixels), torch.from_numpy(labels).long())

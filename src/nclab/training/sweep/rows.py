@@ -128,11 +128,11 @@ def _changed_options(config: dict[str, Any]) -> Row:
 
 def settings_of(config: dict[str, Any]) -> Row:
     """Return all settings of a run except norm, weight decay and seed, named as in rows."""
-    whole = completed(config)
-    data = {name: value for name, value in whole["data"].items() if "digest" not in name}
+    complete = completed(config)
+    data = {name: value for name, value in complete["data"].items() if "digest" not in name}
     selection, label = data.pop("selection"), data.pop("label")
     of_data = {f"data_{name}": value for name, value in data.items()}
-    settings = {"data": label, **of_data, **selection, **whole["shape"], **whole["recipe"]}
+    settings = {"data": label, **of_data, **selection, **complete["shape"], **complete["recipe"]}
     return {RENAMED.get(name, name): value for name, value in settings.items()}
 
 
