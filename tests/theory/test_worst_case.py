@@ -135,8 +135,8 @@ def test_the_guarantee_survives_its_adversary(classes: int, product: float, per_
     lowest = one_class_loss(product, classes)
     for share in (1e-2, 0.2, 1.0):
         case = worst_intra(classes, product, share * lowest, per_class=per_class, starts=4)
-        given = norms_and_loss(classes, product, 1.0, lowest * (1 + share))
-        assert intra_lower(given, alignment_lower(given)).value <= case.value + 1e-9
+        inputs = norms_and_loss(classes, product, 1.0, lowest * (1 + share))
+        assert intra_lower(inputs, alignment_lower(inputs)).value <= case.value + 1e-9
 
 
 def test_two_classes_have_a_linear_inter() -> None:

@@ -150,11 +150,11 @@ def test_proof_holds_in_the_full_space() -> None:
     loss = float(np.mean(np.log(exps.sum(0)) + z.max(0) - np.diag(z)))
     pull = np.zeros((classes, classes))
     pull[:2, :2] = [[-proof.cosine / 2, 0.5], [0.5, -proof.cosine / 2]]
-    one = np.eye(classes)
+    identity = np.eye(classes)
     matrix = np.block(
         [
-            [proof.mu_weights * one, gradient / 2],
-            [gradient.T / 2, proof.mu_features * one - proof.xi * pull],
+            [proof.mu_weights * identity, gradient / 2],
+            [gradient.T / 2, proof.mu_features * identity - proof.xi * pull],
         ]
     )
     assert np.linalg.eigvalsh(matrix)[0] > -1e-15
@@ -239,25 +239,25 @@ def test_worst_case_search_respects_intra(
     num_classes: int, product: float, relative: float, per_class: int
 ) -> None:
     best = g(product, num_classes)
-    found = worst_intra(num_classes, product, relative * best, per_class=per_class)
+    case = worst_intra(num_classes, product, relative * best, per_class=per_class)
     certificate = certify(num_classes, product, 1.0, best * (1 + relative))
-    assert found.feasible
+    assert case.feasible
     assert certificate.intra_lower.value is not None
-    assert certificate.intra_lower.value <= found.value
+    assert certificate.intra_lower.value <= case.value
     if num_classes == 4:
-        gap, true_gap = 1 - certificate.intra_lower.value, 1 - found.value
+        gap, true_gap = 1 - certificate.intra_lower.value, 1 - case.value
         assert gap == pytest.approx(true_gap, rel=0.01)
 
 
 @pytest.mark.parametrize("relative", [1e-3, 1e-2])
 def test_worst_case_search_reaches_the_cosine_of_means(relative: float) -> None:
     best = g(3.0, 4)
-    found = worst_inter(4, 3.0, relative * best, starts=3)
+    case = worst_inter(4, 3.0, relative * best, starts=3)
     certificate = certify(4, 3.0, 1.0, best * (1 + relative))
     assert certificate.inter_proof is not None
     assert certificate.inter_upper.value is not None
-    assert found.value <= certificate.inter_upper.value
-    assert certificate.inter_proof.cosine == pytest.approx(found.value, abs=1e-4)
+    assert case.value <= certificate.inter_upper.value
+    assert certificate.inter_proof.cosine == pytest.approx(case.value, abs=1e-4)
 
 
 def test_simplex_etf_is_certified_as_collapsed() -> None:
@@ -308,7 +308,7 @@ def test_large_bias_can_lose_a_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         ((1, 1.0, 1.0, 0.5), "classes"),
         ((10, -1.0, 1.0, 0.5), "alpha"),
@@ -320,14 +320,14 @@ def test_large_bias_can_lose_a_class() -> None:
         ((10, 2.0, 2.5, 0.04, 0.0), "delta"),
     ],
 )
-def test_bad_inputs_raise(arguments: tuple[Any, ...], words: str) -> None:
-    with pytest.raises(DataError, match=words) as caught:
+def test_bad_inputs_raise(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
         certify(*arguments)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("arrays", "words"),
+    ("arrays", "message"),
     [
         ({"class_losses": [0.04] * 10}, "missing"),
         ({"class_losses": [0.04] * 9}, "missing"),
@@ -349,8 +349,8 @@ def test_bad_inputs_raise(arguments: tuple[Any, ...], words: str) -> None:
         ),
     ],
 )
-def test_bad_class_arrays_raise(arrays: dict[str, Any], words: str) -> None:
-    with pytest.raises(DataError, match=words) as caught:
+def test_bad_class_arrays_raise(arrays: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
         certify(10, 2.0, 2.5, 0.04, **arrays)
     assert "\n" not in str(caught.value)
 
@@ -446,14 +446,14 @@ def test_pairs_option_changes_only_the_bound_on_pairs(relative: float) -> None:
         "class_alphas": [2.0] * 10,
         "class_betas": [2.5] * 10,
     }
-    whole = certify(10, 2.0, 2.5, loss, 0.2, **arrays).to_dict()
+    with_pairs = certify(10, 2.0, 2.5, loss, 0.2, **arrays).to_dict()
     part = certify(10, 2.0, 2.5, loss, 0.2, pairs=False, **arrays).to_dict()
     assert part["inter_upper"] is None
     assert part["fraction_inter_upper"] is None
-    for found in (whole, part):
+    for found in (with_pairs, part):
         for name in ("inter_upper", "fraction_inter_upper"):
             del found[name], found["bounds"][name]
-    assert part == whole
+    assert part == with_pairs
 
 
 def test_a_misspelt_option_raises() -> None:

@@ -42,10 +42,10 @@ def random_graph(rng: np.random.Generator, classes: int, edges: int) -> FloatArr
     pairs = [(i, j) for i in range(classes) for j in range(i)]
     order = rng.permutation(len(pairs))
     if rng.random() < 0.3:  # crowd the edges on few classes
-        order = np.array(sorted(range(len(pairs)), key=lambda at: pairs[at]))
+        order = np.array(sorted(range(len(pairs)), key=lambda index: pairs[index]))
     adjacency = np.zeros((classes, classes))
-    for at in order[:edges]:
-        i, j = pairs[at]
+    for index in order[:edges]:
+        i, j = pairs[index]
         adjacency[i, j] = adjacency[j, i] = 1.0
     return adjacency
 
@@ -53,22 +53,22 @@ def random_graph(rng: np.random.Generator, classes: int, edges: int) -> FloatArr
 def exact_dual(E: FloatArray, v: float, y: float, product: float) -> float:
     """Return the dual bound at one graph, without any estimate: entropy of q, less C A mu."""
     classes = len(E)
-    one = np.eye(classes)
-    pulled = one - y * (E - v * np.diag(E.sum(0)))
+    identity = np.eye(classes)
+    pulled = identity - y * (E - v * np.diag(E.sum(0)))
     values, vectors = np.linalg.eigh(pulled)
-    G = -(one - 1 / classes) @ (vectors * np.sqrt(values) @ vectors.T)  # over mu
-    assert (G - np.diag(np.diag(G)) + one).min() > 0
+    G = -(identity - 1 / classes) @ (vectors * np.sqrt(values) @ vectors.T)  # over mu
+    assert (G - np.diag(np.diag(G)) + identity).min() > 0
     assert np.linalg.eigvalsh(pulled - G.T @ G)[0] > -1e-12
 
     def negative(log_mu: float) -> float:
         mu = math.exp(log_mu)
-        q = one + classes * mu * G
+        q = identity + classes * mu * G
         assert q.sum(0) == pytest.approx(1.0)
         return float((q * np.log(q)).sum(0).mean()) + classes * product * mu
 
     largest = -math.log(-classes * float(np.diag(G).min())) - 1e-6
-    found = minimize_scalar(negative, bounds=(-stretch_of(classes, product) - 3, largest))
-    return -float(found.fun)
+    minimum = minimize_scalar(negative, bounds=(-stretch_of(classes, product) - 3, largest))
+    return -float(minimum.fun)
 
 
 def stretch_of(classes: int, product: float) -> float:
@@ -91,13 +91,13 @@ def test_no_graph_beats_the_estimate_of_its_group(
     assert groups.degree[at] >= largest
     v = float(-1 / (classes - 1) + 10 ** rng.uniform(-3, -0.2))
     inputs = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.5)
-    one = np.array([squares])
-    group = GraphGroups(edges, one, one, np.array([largest]))
+    exact_squares = np.array([squares])
+    group = GraphGroups(edges, exact_squares, exact_squares, np.array([largest]))
     for step in 2.0 ** np.linspace(-5, 1, 7):
         monkeypatch.setattr(fraction_of_pairs, "STEPS", np.array([step]))
         rise = least_rise(inputs, group, v, FeatureSpread(1.0, None))
-        whole = least_rise(inputs, groups, v, FeatureSpread(1.0, None))
-        assert whole <= rise or math.isinf(whole)
+        group_rise = least_rise(inputs, groups, v, FeatureSpread(1.0, None))
+        assert group_rise <= rise or math.isinf(group_rise)
         if math.isinf(rise):
             continue
         y = 2 * step * product * (v + 1 / (classes - 1))
@@ -169,10 +169,10 @@ def test_monotone_in_excess_and_delta(classes: int, product: float) -> None:
 @pytest.mark.parametrize(("classes", "product"), [(4, 3.0), (10, 5.0), (30, 8.0)])
 def test_delta_to_zero_gives_all_pairs(classes: int, product: float) -> None:
     """With fewer than one excluded pair, the two bounds are close."""
-    every, one = all_pairs_and_fraction(classes, product, 1e-5, 1e-6)
+    every, nearly_all = all_pairs_and_fraction(classes, product, 1e-5, 1e-6)
     assert every is not None
-    assert one is not None
-    assert one <= every
+    assert nearly_all is not None
+    assert nearly_all <= every
     inputs = norms_and_loss(classes, product, 1.0, g(product, classes) * (1 + 1e-5))
     free = pairs_upper(inputs, 0)
     assert free is not None
@@ -285,16 +285,16 @@ def test_more_excluded_pairs_never_weaken_the_bound() -> None:
         certify(12, root, root, loss, delta, bias_norm=0.1).fraction_inter_upper.value
         for delta in (0.9, 0.95, 0.98, 0.99, 1 - 1e-9, 1 - 1e-12)
     ]
-    known = [one for one in values if one is not None]
+    known = [value for value in values if value is not None]
     assert len(known) == len(values)
     assert known == sorted(known, reverse=True)
 
 
 def test_a_share_below_one_is_not_rounded_to_100_per_cent() -> None:
     root, loss = math.sqrt(12.0), g(12.0, 300) * (1 + 1e-5)
-    words = str(certify(300, root, root, loss, 4e-5))
-    assert "99.99%" in words
-    assert "100%" not in words
+    text = str(certify(300, root, root, loss, 4e-5))
+    assert "99.99%" in text
+    assert "100%" not in text
     assert "95%" in str(certify(10, 2.0, 2.5, 0.0343, 0.05))
 
 

@@ -27,11 +27,11 @@ def test_between_two_solved_optima(biased: bool) -> None:
         exact = nclab.target(counts=counts, norms=(1.0, product), bias=0.0 if biased else None)
         assert solution.loss <= exact.loss * (1 + 1e-9)  # a bound that is proved
         assert solution.loss == pytest.approx(exact.loss, rel=0.02)
-        for one, other in (
+        for gram, expected in (
             (solution.left, exact.classifier_gram),
             (solution.right, exact.mean_gram),
         ):
-            distance = gram_distance(one, other)
+            distance = gram_distance(gram, expected)
             assert distance is not None
             assert distance < 0.01
         assert solution.weight == pytest.approx(exact.weight, rel=0.3)
@@ -54,12 +54,12 @@ def test_few_optima_are_solved_and_their_grams_are_those_of_the_logits(biased: b
         path = TargetPath(counts, biased)
         path.at(math.sqrt(10 * sum(counts)) * product)
         assert len(path._solved) <= 5
-        for index, one in tuple(path._solved.items()):
-            solution = path.at(one.norm)
+        for index, point in tuple(path._solved.items()):
+            solution = path.at(point.norm)
             left, right, values = factor_grams(solution.logits, path.counts)
             assert torch.allclose(solution.left, left, rtol=1e-9, atol=1e-9 * float(left.max()))
             assert torch.allclose(solution.right, right, rtol=1e-9, atol=1e-9 * float(right.max()))
-            assert float(values.sum()) == pytest.approx(one.norm, rel=1e-12)
+            assert float(values.sum()) == pytest.approx(point.norm, rel=1e-12)
             assert solution.weight == pytest.approx(path.critical * STEP**index, rel=1e-12)
 
 
@@ -70,8 +70,8 @@ def test_large_groups_are_solved_in_few_steps(
     """The units of lifts and biases save 39 of 40 steps."""
     steps: list[int] = []
 
-    def counted(*given: Any, **options: Any) -> Any:
-        solution = descend(*given, **options)
+    def counted(*arguments: Any, **options: Any) -> Any:
+        solution = descend(*arguments, **options)
         steps.append(solution.steps)
         return solution
 

@@ -116,7 +116,9 @@ def test_the_limit_with_a_free_bias(counts: list[float]) -> None:
     limit = nclab.target(counts=counts, weight_decay=0.0, bias=0.0)
     far, near = (nclab.target(counts=counts, weight_decay=(t, t), bias=0.0) for t in (1e-4, 1e-9))
     for name in ("classifier_gram", "mean_gram"):
-        grams = [getattr(one, name) / getattr(one, name).norm() for one in (limit, far, near)]
+        grams = [
+            getattr(target, name) / getattr(target, name).norm() for target in (limit, far, near)
+        ]
         assert (grams[2] - grams[0]).norm() < 0.5 * (grams[1] - grams[0]).norm()
         assert (grams[2] - grams[0]).norm() < 0.025
     covariance = limit.classifier_gram @ limit.classifier_gram

@@ -73,7 +73,7 @@ def test_points_are_drawn_by_state(kind: str) -> None:
     first, second = COLUMNS[kind]
     rows = [{first: 5, second: 2, "state": "a"}, {first: "7", second: "3", "state": "b", "x": 1}]
     picture = map_picture(with_points(NUMBERS[kind], rows))
-    labels = [one.label for panel in picture.panels for one in getattr(panel, "series", ())]
+    labels = [series.label for panel in picture.panels for series in getattr(panel, "series", ())]
     assert labels[-2:] == ["a", "b"]
     plain = map_picture(NUMBERS[kind])
     assert len(plain.panels) + (kind == "depth") == len(picture.panels)
@@ -90,7 +90,7 @@ def test_rows_of_a_sweep_have_a_state_by_their_cosine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"),
+    ("name", "text", "message"),
     [
         ("nets.txt", "", "as .csv or .json"),
         ("nets.json", "{", "Expected JSON"),
@@ -102,10 +102,10 @@ def test_rows_of_a_sweep_have_a_state_by_their_cosine(tmp_path: Path) -> None:
         ("nets.csv", "imbalance,weight_decay\n3,-1\n", "weight_decay = '-1' in row 1"),
     ],
 )
-def test_bad_files_raise(tmp_path: Path, name: str, text: str, words: str) -> None:
+def test_bad_files_raise(tmp_path: Path, name: str, text: str, message: str) -> None:
     file = tmp_path / name
     file.write_text(text)
     with pytest.raises(DataError) as raised:
         with_points({"map": "imbalance"}, read_points(file))
-    assert words in str(raised.value)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)

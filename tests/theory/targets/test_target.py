@@ -135,15 +135,17 @@ def test_any_penalty_of_the_bias_is_proved(loss: str) -> None:
     """The objective grows with the penalty, from nearly free to nearly no bias, and the dual meets
     it."""
     penalties = (0.0, 1e-12, 1e-6, 1e-2, 1.0, 1e4, 1e9, None)
-    optimum = [
-        nclab.target(counts=[4, 2, 1], weight_decay=(0.01, 0.01), bias=one, loss=loss)
-        for one in penalties
+    optima = [
+        nclab.target(counts=[4, 2, 1], weight_decay=(0.01, 0.01), bias=penalty, loss=loss)
+        for penalty in penalties
     ]
-    values = [one.value for one in optimum]
+    values = [optimum.value for optimum in optima]
     assert all(a <= b * (1 + 1e-10) for a, b in pairwise(values))
     assert values[1] == pytest.approx(values[0], rel=1e-9)
     assert values[-2] == pytest.approx(values[-1], rel=1e-9)
-    assert all(one.relative_gap is not None and one.relative_gap < 1e-9 for one in optimum)
+    for optimum in optima:
+        assert optimum.relative_gap is not None
+        assert optimum.relative_gap < 1e-9
 
 
 @pytest.mark.parametrize(("focal_gamma", "decay"), [(99.0, 0.01), (2.0, 5.0), (30.0, 0.01)])

@@ -78,7 +78,7 @@ def target_like(counts: list[int], decays: tuple[float, float], kind: dict[str, 
 
 @pytest.mark.parametrize(
     ("counts", "decays", "kind"),
-    [*QUICK, *(pytest.param(*one, marks=pytest.mark.slow) for one in ORDINARY)],
+    [*QUICK, *(pytest.param(*end, marks=pytest.mark.slow) for end in ORDINARY)],
     ids=str,
 )
 def test_no_random_start_is_lower_and_one_is_as_low(
@@ -87,7 +87,7 @@ def test_no_random_start_is_lower_and_one_is_as_low(
     optimum = target_like(counts, decays, kind)
     starts = 3 if kind.get("relu") or kind.get("focal_gamma") else 2
     ends = [whole_problem(counts, decays, seed=seed, **kind) for seed in range(starts)]
-    best = min(ends, key=lambda one: one.value)
+    best = min(ends, key=lambda end: end.value)
     assert best.value > optimum.objective * (1 - 1e-7)
     assert best.value < optimum.objective * (1 + (1e-4 if kind.get("relu") else 1e-7))
     close = 3e-2 if kind.get("relu") else 3e-3
@@ -115,7 +115,7 @@ def _zero(grams: Any) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("counts", "critical", "kind", "seen"),
+    ("counts", "critical", "kind", "state_reached"),
     [
         ([4, 4, 1, 1], math.sqrt(1) / 10, {}, _merged),
         ([4, 4, 1, 1], 1 / 10, {"classes": True}, _merged),
@@ -126,13 +126,15 @@ def _zero(grams: Any) -> bool:
     ],
     ids=["merge", "merge, classes", "zero", "lost, relu", "lost, mse", "zero, smoothing"],
 )
-def test_thresholds(counts: list[int], critical: float, kind: dict[str, Any], seen: Any) -> None:
+def test_thresholds(
+    counts: list[int], critical: float, kind: dict[str, Any], state_reached: Any
+) -> None:
     """Classes change a few per cent above the weight t of the formula, and not below it."""
     for side in (0.94, 1.06):
         t = critical * side
         ends = [whole_problem(counts, (t, t), seed=seed, **kind) for seed in (0, 1)]
-        assert seen(min(ends, key=lambda one: one.value)) == (side > 1)
-        assert seen(target_like(counts, (t, t), kind)) == (side > 1)
+        assert state_reached(min(ends, key=lambda end: end.value)) == (side > 1)
+        assert state_reached(target_like(counts, (t, t), kind)) == (side > 1)
 
 
 @pytest.mark.slow
@@ -152,14 +154,14 @@ def test_limit_of_no_weight_decay(counts: list[int], biased: bool) -> None:
     """The limit has the least norm that gives every class a margin of 1."""
     optimum = nclab.target(counts=counts, weight_decay=0.0, bias=0.0 if biased else None)
     ends = [least_norm_with_margins(counts, biased=biased, seed=seed) for seed in range(3)]
-    best = min(ends, key=lambda one: one.value)
+    best = min(ends, key=lambda end: end.value)
     norm = float(torch.linalg.svdvals(optimum.logits * optimum.counts.sqrt()).sum())
     assert best.value == pytest.approx(norm, rel=1e-6)
-    for one, other in (
+    for end, other in (
         (best.classifier_gram, optimum.classifier_gram),
         (best.mean_gram, optimum.mean_gram),
     ):
-        assert torch.allclose(one / one.norm(), other / other.norm(), atol=2e-4)
+        assert torch.allclose(end / end.norm(), other / other.norm(), atol=2e-4)
 
 
 @pytest.mark.slow
@@ -172,7 +174,7 @@ def test_penalised_bias_if_balanced(penalty: float) -> None:
     s1 = math.sqrt(m) - n * t
     s0 = max(math.sqrt(m) - n * t * (1 + penalty) / penalty, 0.0)
     ends = [whole_problem([m] * C, (t, t), seed=k, loss="mse", bias=penalty) for k in (0, 1)]
-    best = min(ends, key=lambda one: one.value)
+    best = min(ends, key=lambda end: end.value)
     optimum = nclab.target(counts=[m] * C, weight_decay=(t, t), loss="mse", bias=penalty)
     assert best.value == pytest.approx(optimum.objective, rel=1e-9)
     cosine = (s0 - s1) / (s0 + (C - 1) * s1)
@@ -224,7 +226,7 @@ def test_deep_cross_entropy() -> None:
     assert min(ends) == pytest.approx(optimum.objective, rel=1e-6)
     assert min(ends) > optimum.objective * (1 - 1e-7)
     deeper = [whole_problem([1] * 10, (0.001, 0.001), seed=k, depth=3) for k in range(4)]
-    best = min(deeper, key=lambda one: one.value)
+    best = min(deeper, key=lambda end: end.value)
     assert best.value == pytest.approx(0.0414437, abs=5.1e-8)
     assert int((torch.linalg.eigvalsh(best.classifier_gram) > 1e-6).sum()) == 4
     assert best.value > 0.04070236 * (1 - 1e-6)  # what `search` finds, test_golden.py
@@ -269,12 +271,14 @@ def test_regression() -> None:
         return value + on_features / 80 * v[2 * d : -2].square().sum()
 
     covariance = y.T @ y / 40
-    best, place = descended(function, rng.normal(size=2 * d + 40 * d + 2))
+    best, minimiser = descended(function, rng.normal(size=2 * d + 40 * d + 2))
     optimum = regression_target(covariance, (on_weights, on_features))
     assert best == pytest.approx(optimum.objective, rel=1e-6)
-    W = place[: 2 * d].view(2, d)
+    W = minimiser[: 2 * d].view(2, d)
     assert pytest.approx(optimum.weight_gram, abs=1e-4) == (W @ W.T).numpy()
     assert optimum.mse == pytest.approx(2 * on_weights * on_features)
     values, vectors = np.linalg.eigh(covariance)
-    rest = -math.sqrt(on_weights * on_features) * y @ (vectors / np.sqrt(values)) @ vectors.T
-    assert residuals(place).numpy() == pytest.approx(rest, abs=1e-4)
+    expected_residuals = (
+        -math.sqrt(on_weights * on_features) * y @ (vectors / np.sqrt(values)) @ vectors.T
+    )
+    assert residuals(minimiser).numpy() == pytest.approx(expected_residuals, abs=1e-4)
