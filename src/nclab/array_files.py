@@ -139,8 +139,10 @@ def reject_pickle(file: Path) -> NoReturn:
 def read_npy(file: Path, *, mapped: bool = False) -> NDArray[Any]:
     """Return the array of a .npy file, memory-mapped if `mapped`."""
     with _readable(file):
-        array = np.load(file, mmap_mode="r" if mapped else None, allow_pickle=False)
-        return _checked(array, file) if mapped else _native(_checked(array, file))
+        if mapped:
+            return _checked(np.lib.format.open_memmap(file, mode="r"), file)
+        with file.open("rb") as stream:
+            return _native(_checked(np.load(stream, allow_pickle=False), file))
 
 
 def _read_npz(file: Path) -> Arrays:
@@ -148,11 +150,22 @@ def _read_npz(file: Path) -> Arrays:
         raise DataError(f"Expected a .npz archive, but {file} is not one (or is cut short).")
 
     def read(name: str) -> NDArray[Any]:
-        with _readable(file), np.load(file, allow_pickle=False) as archive:
+        with _npz(file) as archive:
             return _native(_checked(archive[name], file))
 
-    with _readable(file), np.load(file, allow_pickle=False) as archive:
+    with _npz(file) as archive:
         return Arrays(archive.files, read)
+
+
+@contextlib.contextmanager
+def _npz(file: Path) -> Iterator[Any]:
+    """Open an archive. The file is opened here, as numpy does not close it after an error."""
+    with (
+        _readable(file),
+        file.open("rb") as stream,
+        np.load(stream, allow_pickle=False) as archive,
+    ):
+        yield archive
 
 
 def _checked(array: Any, file: Path) -> NDArray[Any]:
@@ -181,7 +194,7 @@ def _readable(file: Path) -> Iterator[None]:
         raise DataError(f"Cannot read {file}: its arrays do not fit into memory.") from error
     except Exception as error:
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if "allow_pickle" in message:
+        if "allow_pickle" in message or "Python objects" in message:
             raise DataError(
                 f"Expected plain numeric arrays, but {file} holds pickled objects, which could run "
                 "code. Save the arrays with a numeric dtype."
