@@ -62,7 +62,7 @@ class ClosestPairs(PairReducer):
         self.pairs = sorted(pairs, key=lambda pair: -pair.value)[: self.count]
 
     def update(self, tile: PairTile) -> None:
-        """Add a tile of float64 products."""
+        """Add the pairs of a tile of float64 products to the result."""
         values = tile.upper(tile.inner).flatten()
         if len(values) == 0 or not float(values.max()) > self.threshold:
             return
@@ -217,7 +217,7 @@ class BoundedClosestPairs(PairReducer):
         self.closest.update(exact_tile(self.rows, tile.rows, tile.cols))
 
     def screen(self, tile: ScreenedTile) -> None:
-        """Add a tile of float32 products."""
+        """Add the pairs of a tile of float32 products to the result."""
         rows, cols = tile.rows, tile.cols
         bounds = torch.mul(tile.scores, self._slopes[cols], out=tile.scratch)
         bounds.mul_(self._slopes[rows, None]).addmm_(self._left[rows], self._right[cols].T)

@@ -97,7 +97,7 @@ class PairReducer(Protocol):
     """Computes a result from the tiles of all pairs, which it receives one by one."""
 
     def update(self, tile: PairTile) -> None:
-        """Add a tile of float64 products."""
+        """Add the pairs of a tile of float64 products to the result."""
 
     def screen(self, tile: ScreenedTile) -> None:
         """Add a tile of float32 products; by default the tile is computed again in float64."""
@@ -251,7 +251,7 @@ class LogDistance(PairReducer):
     """The largest logarithm, that of the closest pair."""
 
     def update(self, tile: PairTile) -> None:
-        """Add a tile of float64 products."""
+        """Add the pairs of a tile of float64 products to the result."""
         squares = 2 - 2 * tile.inner
         near = squares < NEAR
         for part in near.nonzero().split(4096):
@@ -261,7 +261,7 @@ class LogDistance(PairReducer):
         self._add(PairTile(tile.rows, tile.cols, -0.5 * squares.log()))
 
     def screen(self, tile: ScreenedTile) -> None:
-        """Add a tile of float32 products."""
+        """Add the pairs of a tile of float32 products to the result."""
         rows, cols = tile.above(1 - NEAR_IN_FLOAT32)
         if len(rows) > FEW:
             self.update(tile.exact())
@@ -305,7 +305,7 @@ class NormalisedVariance(PairReducer):
         return self.total / self.pairs
 
     def update(self, tile: PairTile) -> None:
-        """Add a tile of float64 products."""
+        """Add the pairs of a tile of float64 products to the result."""
         ratio = tile.upper(self.tile_values(tile))
         self.total += float(ratio.sum())
         self.pairs += ratio.numel()

@@ -124,7 +124,7 @@ def leads_of_labels(
     lead: Array,
     lead_by_angle: Array,
 ) -> None:
-    """Write by how much the label's score exceeds all others, in (B, C) scores s and in bounds.
+    """Write the lead of the label's score over all other classes, for (B, C) scores s and bounds.
 
     The upper bound of class j is q s + k + p along + spare reach, with q, k, p and spare the rows
     of (4, C) `tail`. For the label, the lower bound with - spare reach is used.

@@ -216,7 +216,7 @@ class ClassMoments(ClassSums):
     def _about(
         self, pivot: Tensor, part: slice, scatter: Tensor | None
     ) -> tuple[dict[str, Tensor], Tensor | None]:
-        """Return the sums of some classes by name, and the scatter, about another pivot."""
+        """Return the sums of some classes by name, and the scatter, relative to another pivot."""
         present = (self._count[part] > 0)[:, None]
         shift = torch.where(present, self._pivot[part] - pivot, 0.0)  # (C, d)
         count, residual_sum = self._count[part].double()[:, None], self._residual_sum[part]

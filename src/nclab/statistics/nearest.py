@@ -195,7 +195,7 @@ class _ClassScores:
         *,
         compiled: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Write the proved decisions; return the undecided rows for means and for directions.
+        """Decide rows by float32 where this is a proof; return the undecided rows of both kinds.
 
         The largest score is searched for only where it is not the score of the label.
         """

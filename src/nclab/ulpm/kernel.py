@@ -136,7 +136,7 @@ def _logits(W: Array, Ht: Array, logits: Array) -> None:
 
 @_compiled(*FAST)
 def _weigh(weights: Array, sums: Array, factor: Array) -> None:
-    """Scale exponentials to derivatives in the logits, with minus their sum at the label."""
+    """Turn exponentials into derivatives with respect to the logits, for all classes."""
     classes, samples = weights.shape
     per_class = samples // classes
     for j in range(classes):
