@@ -82,7 +82,7 @@ USES: dict[str, tuple[Finish, Hand]] = {
         lambda m, h, mask: (h @ m.W)[:, -1],
         lambda m, h, mask: (h[:, -1], m.W.T, None),
     ),
-    "a written factor": (
+    "a constant factor": (
         lambda m, h, mask: (h[:, 0] @ m.W) * 0.25,
         lambda m, h, mask: (h[:, 0], m.W.T * 0.25, None),
     ),
@@ -90,7 +90,7 @@ USES: dict[str, tuple[Finish, Hand]] = {
         lambda m, h, mask: -0.3 * (h[:, 0] @ m.W + m.c),
         lambda m, h, mask: (h[:, 0], -0.3 * m.W.T, -0.3 * m.c),
     ),
-    "an offset beside a table": (
+    "an embedding and an offset": (
         lambda m, h, mask: h[:, 0] @ m.emb.weight.T + m.c,
         lambda m, h, mask: (h[:, 0], m.emb.weight, m.c),
     ),
@@ -102,7 +102,7 @@ USES: dict[str, tuple[Finish, Hand]] = {
         lambda m, h, mask: m.head(h[:, 0]) + m.c,
         lambda m, h, mask: (h[:, 0], m.head.weight, m.head.bias + m.c),
     ),
-    "a written offset": (
+    "a constant offset": (
         lambda m, h, mask: m.head(h[:, 0]) + torch.tensor([1.0, 2.0, -4.0]),
         lambda m, h, mask: (
             *(h[:, 0], m.head.weight),

@@ -186,14 +186,14 @@ def test_a_causal_language_model_of_transformers(make: Any) -> None:
     assert report.last.accuracy == expected.accuracy
 
 
-@pytest.mark.parametrize("kind", ["labels that repeat", "labels shifted by hand"])
+@pytest.mark.parametrize("kind", ["labels that repeat", "shifted labels"])
 def test_pairs_for_a_causal_language_model(kind: str) -> None:
     """Use (inputs, labels) unshifted, unless the labels repeat the inputs."""
     model = gpt()
     with torch.no_grad():
         loss = float(model(input_ids=TOKENS, labels=TOKENS).loss)
-    from_formula = {"input_ids": TOKENS[:, :-1]}, TOKENS[:, 1:]
-    batch = ({"input_ids": TOKENS}, TOKENS) if kind == "labels that repeat" else from_formula
+    shifted = {"input_ids": TOKENS[:, :-1]}, TOKENS[:, 1:]
+    batch = ({"input_ids": TOKENS}, TOKENS) if kind == "labels that repeat" else shifted
     assert nclab.measure(model, [batch]).last.loss == pytest.approx(loss, rel=1e-5)
 
 

@@ -98,7 +98,7 @@ def test_only_the_chosen_calls_are_read_and_only_while_active() -> None:
     assert recorder.rows == {}
     recorder.restart()
     model(X)
-    assert set(recorder.rows) == set(points[:2]), "calls are counted anew"
+    assert set(recorder.rows) == set(points[:2]), "calls are counted from 0 again"
     recorder.remove()
     assert count_hooks(model) == 0
 

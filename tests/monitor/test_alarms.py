@@ -78,9 +78,9 @@ def test_collapse_reached_with_other_thresholds() -> None:
 def test_unusable_thresholds_raise(
     alarm: type[CollapseReached | CollapseLost], thresholds: dict[str, float], text: str
 ) -> None:
-    with pytest.raises(nclab.NclabError, match=text) as refused:
+    with pytest.raises(nclab.NclabError, match=text) as raised_error:
         alarm(thresholds)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(raised_error.value)
 
 
 @pytest.mark.parametrize(

@@ -183,9 +183,9 @@ def test_a_failed_training_can_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="out of coffee"), again:
         train(again.model, again, epochs=3, forward=_breaking(after=8))
     assert steps() == [6, 12, 18]
-    anew = nclab.Monitor(network(), sinks=sink())
-    with pytest.warns(NclabWarning, match="from step 6 on are removed"), anew:
-        train(anew.model, anew, epochs=2)
+    restarted = nclab.Monitor(network(), sinks=sink())
+    with pytest.warns(NclabWarning, match="from step 6 on are removed"), restarted:
+        train(restarted.model, restarted, epochs=2)
     assert steps() == [6, 12]
     assert read_run(tmp_path).state == "finished"
 

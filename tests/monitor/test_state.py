@@ -87,10 +87,10 @@ def test_a_damaged_state_raises_and_changes_nothing(found: bool) -> None:
     for damage, spoiled in damaged(state):
         if not found and damage.startswith("logits {"):
             continue  # the required sums are known only once the layers are found
-        with pytest.raises(NclabError) as refused:
+        with pytest.raises(NclabError) as raised:
             monitor.load_state_dict(spoiled)
-        assert str(refused.value).startswith("Expected"), damage
-        assert "\n" not in str(refused.value), damage
+        assert str(raised.value).startswith("Expected"), damage
+        assert "\n" not in str(raised.value), damage
         assert plain(monitor.state_dict()) == before, damage
         assert monitor._resumed == resumed
     monitor.load_state_dict(state)

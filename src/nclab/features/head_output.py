@@ -17,7 +17,7 @@ from nclab.features.linear_fit import Combination, Fit, fit, fit_combination
 from nclab.features.linear_maps import (
     HeadForm,
     LinearCall,
-    Pair,
+    WeightAndBias,
     binary_head,
     directions_remark,
     enclosing_modules,
@@ -27,7 +27,7 @@ from nclab.features.linear_maps import (
     is_dense,
 )
 from nclab.features.pooling import (
-    Selection,
+    PositionSelection,
     as_column,
     as_rows,
     binary_logits,
@@ -45,13 +45,13 @@ class Classifier(NamedTuple):
 
     name: str
     reads: FoundLayer
-    read: Callable[[], Pair]
+    read: Callable[[], WeightAndBias]
     """Function that returns the current (C, d) weight and (C,) bias."""
     remark: str | None = None
     """What a user must know about how the classifier was found."""
     unit_rows: bool = False
     """Whether it reads directions: the features are then divided by their norms."""
-    selection: Selection = "rows"
+    selection: PositionSelection = "rows"
     output: int | None = None
     """Index of the model output that it makes; None if unknown."""
     logits: Point | None = None
@@ -69,7 +69,7 @@ class LogitSource(NamedTuple):
 
     calls: tuple[LinearCall, ...]
     output: int
-    selection: Selection = "rows"
+    selection: PositionSelection = "rows"
     change: Combination | None = None
     """Factors and offset; None if the result is returned unchanged."""
     positions: int | None = None
@@ -139,7 +139,7 @@ def summed_layers(linear: Sequence[LinearCall], outputs: Sequence[Tensor]) -> li
     return []
 
 
-def source_reader(source: LogitSource, model: nn.Module) -> Callable[[], Pair]:
+def source_reader(source: LogitSource, model: nn.Module) -> Callable[[], WeightAndBias]:
     """Return a function that reads the current (C, d) weight and (C,) bias of changed results."""
     forms = [call.form for call in source.calls]
     output = source.calls[-1].call.target
@@ -152,7 +152,7 @@ def source_reader(source: LogitSource, model: nn.Module) -> Callable[[], Pair]:
         scales.append(find_scale(owners, factor, eps) if factor != 1.0 else lambda: 1.0)
     read_offset = find_offset(model, source.change.offset, eps)
 
-    def read() -> Pair:
+    def read() -> WeightAndBias:
         weight, bias = _scaled(forms[0], scales[0]())
         for form, scale in zip(forms[1:], scales[1:], strict=True):
             other_weight, other_bias = _scaled(form, scale())
@@ -173,7 +173,7 @@ def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
     return first + second
 
 
-def _scaled(form: HeadForm, scale: Tensor | float) -> Pair:
+def _scaled(form: HeadForm, scale: Tensor | float) -> WeightAndBias:
     weight, bias = form.raw()
     factor = scale.to(weight) if isinstance(scale, Tensor) else scale
     return weight * factor, None if bias is None else bias * factor
@@ -230,8 +230,8 @@ def find_parameter_head(
     """
     modules = {name: module for name, module in model.named_modules() if id(module) not in known}
     for pair in _feature_logit_pairs(calls, outputs, mask):
-        for place, module in modules.items():
-            match = fit_parameters(model, place, module, pair.rows, pair.logits)
+        for module_name, module in modules.items():
+            match = fit_parameters(model, module_name, module, pair.rows, pair.logits)
             if match is None:
                 continue
             selection, positions = pair.selection, None
@@ -240,7 +240,7 @@ def find_parameter_head(
                 if mask is not None:
                     continue
                 selection, positions = "mean", count_positions(pair.tensor, logits)
-            name = f"{place}.{match.parameter}".removeprefix(".")
+            name = f"{module_name}.{match.parameter}".removeprefix(".")
             remark = directions_remark(name, match)
             if remark is None and match.fit.scale != 1.0 and not match.fit.unit_weight:
                 remark = f"the classifier is {match.fit.scale:.4g} × {name}"
@@ -258,10 +258,10 @@ def find_parameter_head(
     return None
 
 
-def given_weights(model: nn.Module, chosen: Any) -> Callable[[], Pair]:
+def given_weights(model: nn.Module, chosen: Any) -> Callable[[], WeightAndBias]:
     """Return a function that reads the (W, b) passed by the caller or returned by a function."""
 
-    def read() -> Pair:
+    def read() -> WeightAndBias:
         try:
             pair = chosen(model) if callable(chosen) else chosen
         except Exception as error:  # the caller's function may raise anything
@@ -289,7 +289,7 @@ def locate_given_head(
     calls: list[Call],
     outputs: Sequence[Tensor],
     name: str,
-    read: Callable[[], Pair],
+    read: Callable[[], WeightAndBias],
     mask: Tensor | None,
 ) -> Classifier | None:
     """Find the layer that a given classifier reads, by comparing its results with the outputs.
@@ -331,14 +331,14 @@ class _FeatureLogitPair(NamedTuple):
     tensor: Tensor
     layer: FoundLayer
     output: int
-    selection: Selection
+    selection: PositionSelection
 
 
 def _feature_logit_pairs(
     calls: list[Call],
     outputs: Sequence[Tensor],
     mask: Tensor | None,
-    weights: Pair | None = None,
+    weights: WeightAndBias | None = None,
 ) -> Iterator[_FeatureLogitPair]:
     """Yield all tensors that may have become an output; with weights also selected tokens."""
     for index, output in enumerate(outputs):

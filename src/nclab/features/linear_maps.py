@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 from nclab.features.linear_fit import Fit, fit, fit_with_offset
 from nclab.features.recorder import Call, Identity, has_only_own_hooks, is_plain_linear
 
-Pair = tuple[Tensor, Tensor | None]
+WeightAndBias = tuple[Tensor, Tensor | None]
 """A weight (C, d) and a bias (C,)."""
 Offset = Callable[[], Tensor | None]
 """Function that returns a current bias, or None without one."""
@@ -37,11 +37,11 @@ class HeadForm:
     scaled_bias: bool = False
     """Whether the scale multiplies the bias as well."""
 
-    def read(self) -> Pair:
+    def read(self) -> WeightAndBias:
         """Return the current (C, d) weight and (C,) bias in float64; one logit as two classes."""
         return binary_head(*self.raw())
 
-    def raw(self) -> Pair:
+    def raw(self) -> WeightAndBias:
         """Return the current weight and bias in float64, with one row if there is one logit."""
         weight = self.weight().detach().double()
         weight = weight.T if self.turned else weight.flatten(1)
@@ -54,7 +54,7 @@ class HeadForm:
         return weight * scale, bias
 
 
-def binary_head(weight: Tensor, bias: Tensor | None) -> Pair:
+def binary_head(weight: Tensor, bias: Tensor | None) -> WeightAndBias:
     """Return a head of one logit z, where class 1 has sigmoid(z), as one of logits -z/2 and z/2.
 
     Heads of several logits are returned unchanged.
@@ -155,11 +155,11 @@ class FittedParameter(NamedTuple):
 
 
 def fit_parameters(
-    model: nn.Module, place: str, module: nn.Module, rows: Tensor, logits: Tensor
+    model: nn.Module, module_name: str, module: nn.Module, rows: Tensor, logits: Tensor
 ) -> FittedParameter | None:
     """Find the matrix, and vector, of a module that give (n, C) logits from (n, d) rows.
 
-    `place` is the name of the module in the model. Return None if no matrix fits.
+    `module_name` is the name of the module in the model. Return None if no matrix fits.
     """
     classes, dim = logits.shape[-1], rows.shape[-1]
     eps = torch.finfo(logits.dtype).eps
@@ -175,25 +175,31 @@ def fit_parameters(
                 form = fit(rows, logits, weight, vector)
                 if form is not None and form.with_bias == (bias is not None):
                     offset = _bias_reader(module, bias)
-                    head = _head_form(model, place, name, turned, form, offset, eps)
+                    head = _head_form(model, module_name, name, turned, form, offset, eps)
                     return FittedParameter(name, head, form)
             shifted = fit_with_offset(rows, logits, weight)
             if shifted is not None:
                 form, vector = shifted
                 offset = find_offset(model, vector, eps)
-                head = _head_form(model, place, name, turned, form, offset, eps)
+                head = _head_form(model, module_name, name, turned, form, offset, eps)
                 return FittedParameter(name, head, form)
     return None
 
 
 def _head_form(
-    model: nn.Module, place: str, weight: str, turned: bool, form: Fit, offset: Offset, eps: float
+    model: nn.Module,
+    module_name: str,
+    weight: str,
+    turned: bool,
+    form: Fit,
+    offset: Offset,
+    eps: float,
 ) -> HeadForm:
     unit = form.unit_rows or form.unit_weight
     searched = unit or form.scale != 1.0
-    owners = enclosing_modules(model, place)
+    owners = enclosing_modules(model, module_name)
     return HeadForm(
-        _weight_reader(model.get_submodule(place), weight),
+        _weight_reader(model.get_submodule(module_name), weight),
         offset,
         turned,
         form.unit_rows,

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 Pool = Literal["mean", "flatten"]
 """How the positions of a sample become one row."""
-Selection = Literal["rows", "token", "mean"]
+PositionSelection = Literal["rows", "token", "mean"]
 """Which features produce a head's logits: "rows" those of the usual pooling, "token" those of one
 position of each sample, "mean" the mean over all positions, padded or not."""
 
@@ -164,7 +164,7 @@ def class_last_layouts(output: Tensor) -> Iterator[Tensor]:
 
 def views(
     tensor: Tensor, output: Tensor, mask: Tensor | None = None
-) -> Iterator[tuple[Selection, Tensor]]:
+) -> Iterator[tuple[PositionSelection, Tensor]]:
     """Yield what a model may select from a tensor with channels last to make its output.
 
     The candidates have the output's layout: all positions; or of each sample the mean, the first
@@ -188,7 +188,7 @@ def views(
         yield "token", positions[:, -1]
 
 
-def is_averaged(tensor: Tensor, output: Tensor, selection: Selection) -> bool:
+def is_averaged(tensor: Tensor, output: Tensor, selection: PositionSelection) -> bool:
     """Whether a view of a tensor is its mean over positions."""
     return selection != "token" and tensor.shape[:-1] != output.shape[:-1]
 

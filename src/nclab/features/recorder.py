@@ -161,7 +161,7 @@ class Recorder:
     rows: dict[Point, Tensor | NoRows] = field(default_factory=dict)
     dtypes: dict[Point, torch.dtype] = field(default_factory=dict)
     """Types of the tensors that the rows were read from."""
-    whole: Collection[Point] = ()
+    full_points: Collection[Point] = ()
     """Points whose tensors are kept with all positions, channels last, instead of as rows."""
 
     def __post_init__(self) -> None:
@@ -288,7 +288,7 @@ class Recorder:
                 known = has_known_channels(module) or tensor.is_nested
                 decider = module if known else self._by_shape.get(tensor.shape, module)
                 self.channel_modules[point] = decider
-            if point in self.whole:
+            if point in self.full_points:
                 copy = tensor.detach().clone()
                 is_map = isinstance(module, nn.modules.conv._ConvNd)
                 self.rows[point] = copy.movedim(1, -1) if is_map else copy

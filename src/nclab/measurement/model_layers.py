@@ -281,7 +281,7 @@ class ModelLayers:
                 reader,
                 [*points, *all_positions],
                 channel_modules=self.channel_modules,
-                whole=all_positions,
+                full_points=all_positions,
             )
         names = self._weight_layers if self.wanted == "all" else self._may_classify
         inputs = [Point(name, "input", None) for name in names]

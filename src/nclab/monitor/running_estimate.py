@@ -35,8 +35,8 @@ DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 """Errors that missing tensors, or tensors of other shapes, cause."""
 NOT_FINITE = "the classifier's weights are not finite"
 REMARK = (
-    "running estimate on training batches: the weights moved meanwhile, and dropout and batch "
-    "norm were in training mode"
+    "running estimate on training batches: the weights changed from batch to batch, and dropout "
+    "and batch norm were in training mode"
 )
 
 
