@@ -86,17 +86,9 @@ class Certificate(Printed):
         `alignment_lower` and `intra_lower` hold for `fraction` of the classes.
         """
         bounds = {name: value for name, value in vars(self).items() if isinstance(value, Bound)}
-        inputs = (
-            "num_classes",
-            "alpha",
-            "beta",
-            "loss",
-            "bias_norm",
-            "optimal_loss",
-            "excess_loss",
-        )
+        names = ("num_classes", "alpha", "beta", "loss", "bias_norm", "optimal_loss", "excess_loss")
         return {
-            **{name: getattr(self, name) for name in inputs},
+            **{name: getattr(self, name) for name in names},
             "alignment_lower": self.fraction_alignment_lower.value,
             "intra_lower": self.fraction_intra_lower.value,
             "inter_upper": self.inter_upper.value,

@@ -138,9 +138,8 @@ def bounds_from_probabilities(
     (0.693147, False)
     """
     sizes = torch.as_tensor(counts, dtype=torch.float64).detach().cpu()
-    residual = (
-        torch.as_tensor(residuals, dtype=torch.float64).detach().cpu().T / sizes
-    )  # (C, C) columns
+    sums = torch.as_tensor(residuals, dtype=torch.float64).detach().cpu()
+    residual = sums.T / sizes  # (C, C) columns
     n, C, share = float(sizes.sum()), len(sizes), sizes / sizes.sum()
     wrong_classes = residual.clone()
     wrong_classes.diagonal().zero_()
@@ -311,11 +310,8 @@ def _at(program: Program, measure: Any, value: float) -> tuple[Program, Optimum]
     The measure decreases in the weight. With many groups the weight is that of averaged counts: the
     bounds hold at any weight.
     """
-    rough = (
-        average_counts(program)
-        if program.groups > MANY and bool((program.own_target == 1).all())
-        else None
-    )
+    averaged = program.groups > MANY and bool((program.own_target == 1).all())
+    rough = average_counts(program) if averaged else None
     solved: list[tuple[Program, Optimum]] = []
 
     def measure_at(weight: float) -> float:

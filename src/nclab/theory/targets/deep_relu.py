@@ -190,9 +190,7 @@ def _end(
     """
     labels, root = torch.eye(C, dtype=torch.float64), math.sqrt(each)
 
-    def function(
-        x: Tensor,
-    ) -> tuple[float, Tensor]:  # a third of autograd's time
+    def function(x: Tensor) -> tuple[float, Tensor]:  # a third of autograd's time
         chain = x.view(factors, C, C)
         outputs = [chain[0] / root]
         for weight in chain[1:-1]:

@@ -177,9 +177,8 @@ class TargetPath:
         self.critical = critical_weight(self.program)
         self.size = nuclear_norm(self.program, initial_point(self.program, 1.0))
         smallest = self.critical * STEP**LAST
-        self.largest_norm = (
-            self._simple(smallest * self.size)[1] / smallest
-        )  # t |W||H| is at most the objective
+        # t |W||H| is at most the objective.
+        self.largest_norm = self._simple(smallest * self.size)[1] / smallest
         self._solved: dict[int, _PathPoint] = {}
 
     def at(self, norm: float) -> Solution:
@@ -197,9 +196,8 @@ class TargetPath:
         while high - low > 1:
             index = min(max(index, low + 1), high - 1)
             missing = norm - self._solved_at(index).norm
-            low, high, trials = (
-                (index, high, trials + 1) if missing > 0 else (low, index, trials + 1)
-            )
+            low, high = (index, high) if missing > 0 else (low, index)
+            trials += 1
             steps = round(missing / (self.size * -math.log(STEP)))
             index = index + steps if trials < 6 else (low + high) // 2
         if high > LAST:

@@ -148,14 +148,12 @@ def solve(
         if program.weight >= critical_weight(program) and not program.focal_gamma:
             return _optimum(program, zero_point(program))
         large = program.groups > MANY
-        if start is None:
-            start = (
-                _from_clusters(program)
-                if large and _is_symmetric(program)
-                else initial_point(program)
-            )
-        else:
+        if start is not None:
             start = _perturbed(program, start)
+        elif large and _is_symmetric(program):
+            start = _from_clusters(program)
+        else:
+            start = initial_point(program)
         gap = gap or (COARSE_GAP if large else GAP)
         chunk, largest_steps = (8, 120) if large else (100, 6000)
         memory = 10 if large else 30

@@ -52,12 +52,8 @@ def number_of_starts(setting: Setting) -> int:
 
 def _relaxed(setting: Setting) -> float | None:
     """Return the bound of the convex program, which ignores dimension and sign, or None."""
-    if (
-        setting.depth > 1
-        or setting.focal_gamma
-        or setting.loss == "mse"
-        or setting.norms is not None
-    ):
+    convex = setting.loss != "mse" and not setting.focal_gamma
+    if setting.depth > 1 or setting.norms is not None or not convex:
         return None
     return solve(program_of_classes(setting, setting.weight)).lower
 
