@@ -41,7 +41,7 @@ def test_why_there_is_no_certificate_is_said() -> None:
     found = guarantees({"layers": [layer]})
     assert found is not None
     assert found["rows"] == []
-    assert "older" in found["words"]
+    assert "without certificates" in found["words"]
     notes = {"certificate": "Loss 0.1 contradicts the norms"}
     found = guarantees({"layers": [{**layer, "certificate": None, "notes": notes}]})
     assert found is not None

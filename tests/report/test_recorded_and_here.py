@@ -1,4 +1,4 @@
-"""Pages tell recorded from here, and statements of papers from findings of ours."""
+"""Pages separate recorded verdicts from runs here, and statements of papers from findings."""
 
 import hashlib
 import json
@@ -88,22 +88,22 @@ def test_every_result_has_both_sizes_and_both_estimates(site: Path, page: str) -
 def test_figures_say_which_run_they_are_of(site: Path) -> None:
     text = words(site / "papers/fang2021.html")
     figures = "Figures of this run, preset quick, 2 seeds; verdicts are those of the recorded"
-    assert text.index("What the recorded evidence says") < text.index(figures)
-    assert "What this run says beside it (preset quick, 2 seeds): 0 agree, 0 differ, 3" in text
+    assert text.index("Recorded verdicts") < text.index(figures)
+    assert "This run, compared with them (preset quick, 2 seeds): 0 agree, 0 differ, 3" in text
     overview = words(site / "index.html")
-    assert "never the verdict: 0 agree, 0 differ, 3 undecided." in overview
+    assert "do not change the verdicts: 0 agree, 0 differ, 3 undecided." in overview
     assert "this run, preset quick, 2 seeds" in overview
 
 
 def test_findings_of_ours_are_not_counted_among_the_statements(site: Path) -> None:
     page = words(site / "papers/fang2021.html")
-    assert "of 2 statements of the papers 2 reproduced. 1 finding of ours: 1 contradicted." in page
-    assert "Of ours, contradicted: “Statement findings/c”." in page
+    assert "2 statements of the papers: 2 reproduced. 1 finding of our own: 1 contradicted." in page
+    assert "Of our own, contradicted: “Statement findings/c”." in page
     assert "contradicted ours, after fang2021, Sec. 1" in page
     overview = words(site / "index.html")
     assert "2 statements judged" in overview
-    assert "1 finding of ours" in overview
-    assert "Statements of the papers reproduced 2 Findings of ours contradicted 1" in overview
+    assert "1 finding of our own" in overview
+    assert "Statements of papers reproduced 2 Our findings contradicted 1" in overview
 
 
 def test_a_paper_says_which_experiment_of_another_judges_it(site: Path) -> None:
@@ -144,7 +144,7 @@ def test_numbers_that_are_newer_make_stale_what_is_said_of_them(tmp_path: Path) 
     numbers = json.dumps({**NUMBERS, "rows": [1]})
     out = write_report(folder(tmp_path / "runs", numbers=numbers)).page.parent
     page = words(out / "papers/fang2021.html")
-    assert "What is said of this run is older than its numbers." in page
+    assert "The verdicts are older than the numbers of this run." in page
     assert "2 seeds stale" in page
     assert "reproduced stale" not in page
     older = [{"id": "fang2021/a", "verdict": "reproduced", "needs": EXPERIMENT}]

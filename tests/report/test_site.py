@@ -75,7 +75,7 @@ def test_an_experiment_opens_with_its_story(site: Path) -> None:
     page = (site / "papers/pan2023.html").read_text()
     story = page.partition("<h2>Collapse against weight decay</h2>")[2].partition("<figure")[0]
     assert "(pan2023, Fig. 3.1): collapse grows with weight decay." in story
-    assert "of 2 statements of the paper 1 holds, 1 partly reproduced." in story
+    assert "2 statements of the paper: 1 holds, 1 partly reproduced." in story
     assert "Partly reproduced: “Statement fig-3.1 of pan2023”." in story
     assert "Collapse against weight decay" in (site / "index.html").read_text()
     assert "<h2>ji2022_fig2</h2>" in (site / "papers/ji2022.html").read_text()
@@ -249,11 +249,11 @@ def test_runs_alone_and_nothing_at_all_make_a_page(tmp_path: Path) -> None:
     page = report.page.read_text()
     assert "one" in page
     for foreign in ("claim", "paper", "reproduce", "Skipped", "figures"):
-        assert foreign not in page.partition("Repeat it")[0]
+        assert foreign not in page.partition("Commands to repeat this")[0]
     assert not (report.page.parent / "assets/plotly.min.js").exists()
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "No runs are in this folder" in write_report(empty).page.read_text()
+    assert "This folder holds no runs" in write_report(empty).page.read_text()
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:

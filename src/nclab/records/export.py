@@ -1,4 +1,4 @@
-"""The records of runs as one flat table, for tools of others."""
+"""Records of runs as one flat table for other programs: CSV, Parquet or JSON."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ from nclab.records.schema import MEASUREMENT, layers_of, split_of
 
 Row = dict[str, Any]
 FORMATS = ("csv", "parquet", "json")
-MOMENT = ("step", "epoch", "log_time", "source")
+MOMENT_COLUMNS = ("step", "epoch", "log_time", "source")
 
 
 def record_rows(
@@ -25,48 +25,50 @@ def record_rows(
     kinds: Sequence[str] = (MEASUREMENT,),
     left_out: list[LeftOut] | None = None,
 ) -> list[Row]:
-    """A row for each layer and moment of every run, with its configuration; scalars only.
+    """Return a row for each layer and step of every run, with its configuration; scalars only.
 
-    Records of other kinds are rows as they are. Every row has the same columns: the run, its
-    configuration as `config.<name>`, the moment, the numbers. What cannot be read, of a run or
-    of the folder, hides nothing else and is told in `left_out`; no link is followed.
+    Other kinds of records than measurements give one row each. All rows have the same columns: the
+    run, its configuration as `config.<name>`, step and epoch, the numbers. Runs and files that
+    cannot be read are added to `left_out`; no link is followed.
 
     >>> record_rows(Path("no-such-folder"))
     []
     """
-    told: list[LeftOut] = [] if left_out is None else left_out
-    rows = [row for view in _views(folder, told) for row in _rows(view, kinds)]
+    skipped: list[LeftOut] = [] if left_out is None else left_out
+    rows = [row for view in _read_views(folder, skipped) for row in _rows(view, kinds)]
     columns = sorted(dict.fromkeys(name for row in rows for name in row), key=_order)
     return [{name: row.get(name) for name in columns} for row in rows]
 
 
-def _views(folder: Path, left_out: list[LeftOut]) -> Iterator[RunView]:
-    for place in find_runs(folder, left_out=left_out):
+def _read_views(folder: Path, left_out: list[LeftOut]) -> Iterator[RunView]:
+    for path in find_runs(folder, left_out=left_out):
         try:
-            view = read_run(place, arrays=False, root=folder, warn=False)
+            view = read_run(path, arrays=False, root=folder, warn=False)
         except RecordError as error:
-            left_out.append(LeftOut(place, str(error)))
+            left_out.append(LeftOut(path, str(error)))
             continue
         if view.problem:
-            journal = place / JOURNAL
-            left_out.append(LeftOut(journal, f"Not all of {journal} is read: {view.problem}."))
+            journal = path / JOURNAL
+            left_out.append(
+                LeftOut(journal, f"Not all of {journal} could be read: {view.problem}.")
+            )
         yield view
 
 
 def flat_config(view: RunView) -> Row:
-    """The configuration of a run under dotted names, defaults of a fleet's included."""
+    """Return the configuration of a run under dotted names, with the defaults of sweeps."""
     config = view.manifest.config
-    whole = completed(config) if view.manifest.kind == FLEET else config
-    return dict(_flat(whole, ""))
+    complete = completed(config) if view.manifest.kind == FLEET else config
+    return dict(_flatten(complete, ""))
 
 
 def write_rows(rows: Sequence[Row], file: Path, kind: str) -> None:
-    """Write a table as csv, parquet (extra `arrow`) or json, whole or not at all."""
+    """Write a table as csv, parquet (extra `arrow`) or json, atomically."""
     write_whole(file, encoded(rows, kind), through_link=True)
 
 
 def encoded(rows: Sequence[Row], kind: str) -> bytes:
-    """The bytes of such a file.
+    """Return a table as csv, parquet or json.
 
     >>> encoded([{"run": "a", "loss": 0.5}], "csv")
     b'run,loss\\na,0.5\\n'
@@ -93,46 +95,46 @@ def encoded(rows: Sequence[Row], kind: str) -> bytes:
 
 
 def _rows(view: RunView, kinds: Sequence[str]) -> Iterator[Row]:
-    told = {f"config.{name}": _cell(value) for name, value in flat_config(view).items()}
+    config = {f"config.{name}": _cell(value) for name, value in flat_config(view).items()}
     head: Row = {"run": view.name, "folder": str(view.folder), "kind": view.manifest.kind}
-    head |= {"state": view.state, "seed": view.manifest.seed, **told}
+    head |= {"state": view.state, "seed": view.manifest.seed, **config}
     for record in view.records:
         if record["kind"] not in kinds:
             continue
         if record["kind"] != MEASUREMENT:
-            own = {name: _cell(value) for name, value in record.items() if name != "kind"}
-            yield {**head, "record": record["kind"], **own}
+            values = {name: _cell(value) for name, value in record.items() if name != "kind"}
+            yield {**head, "record": record["kind"], **values}
             continue
-        when = {name: record[name] for name in MOMENT if name in record}
+        moment = {name: record[name] for name in MOMENT_COLUMNS if name in record}
         for layer in layers_of(record):
-            plain = {name: value for name, value in layer.items() if not isinstance(value, dict)}
-            numbers = {name: _cell(value) for name, value in plain.items() if name != "warnings"}
-            yield {**head, "record": MEASUREMENT, **when, "split": split_of(record), **numbers}
+            scalars = {name: value for name, value in layer.items() if not isinstance(value, dict)}
+            numbers = {name: _cell(value) for name, value in scalars.items() if name != "warnings"}
+            yield {**head, "record": MEASUREMENT, **moment, "split": split_of(record), **numbers}
 
 
-def _flat(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict) and value:
         for name, inner in value.items():
-            yield from _flat(inner, f"{where}.{name}" if where else str(name))
-    elif where:
-        yield where, value
+            yield from _flatten(inner, f"{path}.{name}" if path else str(name))
+    elif path:
+        yield path, value
 
 
 def _cell(value: Any) -> Any:
-    """What a table holds: numbers, words, truths; lists as words."""
+    """Return a value that fits into a cell; lists and dictionaries become JSON."""
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def _order(name: str) -> int:
-    """The run and its configuration first; else as they come."""
+    """Return the sort key of a column: the run first, then its configuration, then the rest."""
     first = ("run", "folder", "kind", "state", "seed")
     if name in first:
         return first.index(name)
-    return len(first) + (not name.startswith("config.")) * (1 + (name not in MOMENT))
+    return len(first) + (not name.startswith("config.")) * (1 + (name not in MOMENT_COLUMNS))
 
 
 def _typed(rows: Sequence[Row]) -> list[Row]:
-    """Columns of one type each, as Parquet wants: mixed ones become words."""
+    """Return rows in which every column has one type, as Parquet requires; others become text."""
     kinds: dict[str, set[type]] = {}
     for row in rows:
         for name, value in row.items():

@@ -1,21 +1,21 @@
-"""What nclab writes to disk and reads from it: every record, every file, every word in them.
+"""Format of all records and files that nclab writes: their kinds, fields and types.
 
-A run is a folder with a `Manifest`, a journal of records, a `StateFile` and checkpoints that
-begin with `CheckpointAbout`. A folder of experiments has a file of `NumbersHeading` and numbers in
-each, and beside them `ClaimsFile` and a file of what was skipped: names with reasons. Writers fill
-these dictionaries, so that a wrong word is a wrong type; readers, which meet damaged and foreign
-files too, ask the functions below. Fields may be added; one that changes its meaning raises
-`SCHEMA`.
+A run is a folder with a `Manifest`, a journal of records, a `StateFile` and checkpoints whose
+metadata is `CheckpointAbout`. A folder of experiments has a `numbers.json` for each experiment,
+which begins with `NumbersHeading`, and next to them a `ClaimsFile` and a file of skipped
+experiments with reasons. Writers fill these dictionaries, so that the type checker finds wrong
+names. Readers also meet damaged and foreign files, and use the functions at the end of this module.
+A new field leaves `SCHEMA` as it is; a field with a new meaning increases it.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
 SCHEMA: Final = 3
-"""Written into manifests, journals and checkpoints; files with a larger one are refused.
+"""Version of the format in manifests, journals and checkpoints; newer versions are refused.
 
-Since 2 the lines of journals and the files of JSON are sealed, see `records.seals`; since 3 the
-lines, the manifest and the checkpoints of a run belong together by its identity."""
+Since 2, lines of journals and JSON files have checksums. Since 3, the lines, the manifest and the
+checkpoints of a run share an identity."""
 START: Final = "start"
 EPOCH: Final = "epoch"
 MEASUREMENT: Final = "measurement"
@@ -25,26 +25,26 @@ ALARM: Final = "alarm"
 END: Final = "end"
 
 TRAIN: Final = "train"
-"""The split of records that name none."""
+"""Split of the data in records that name no split."""
 
 State = Literal["running", "finished", "failed", "stopped"]
 Train = dict[str, float | None]
-"""Loss, accuracy and rate of the training itself."""
+"""Loss, accuracy and learning rate of the training itself."""
 LayerNumbers = dict[str, Any]
-"""One measured layer, as `Collapse.to_dict` gives it; its name is under `layer`."""
+"""Numbers of one measured layer from `Collapse.to_dict`; its name is under `layer`."""
 
 
 class StartRecord(TypedDict):
-    """The first line of every journal."""
+    """First line of every journal."""
 
     kind: Literal["start"]
     schema: int
     identity: NotRequired[str]
-    """Of the run, as its manifest has it; older journals have none."""
+    """Identity of the run, as in its manifest; journals of older versions have none."""
 
 
 class EpochRecord(TypedDict):
-    """An epoch of training: what the training itself knows."""
+    """Loss, accuracy and learning rate of one epoch, as the training itself computes them."""
 
     kind: Literal["epoch"]
     step: int
@@ -55,36 +55,36 @@ class EpochRecord(TypedDict):
 
 
 class MeasurementRecord(TypedDict):
-    """All measured layers at one moment, the one that the classifier reads last."""
+    """All measured layers at one step; the last one is the input of the classifier."""
 
     kind: Literal["measurement"]
     step: int
     epoch: NotRequired[float]
     log_time: NotRequired[float | None]
-    """Of the layer-peeled model, in place of epochs; None at the start, t = 0."""
+    """Logarithm of the time of the layer-peeled model, instead of epochs; None at time 0."""
     source: NotRequired[str]
-    """Of a monitor: training, a running estimate; loader, an exact measurement."""
+    """Source of a monitor: `training` (running estimate) or `loader` (exact measurement)."""
     split: NotRequired[str]
-    """Which data were measured: train, where it is not there; test, val, ..."""
+    """Data that were measured: train (default), test, val, ..."""
     layers: list[LayerNumbers]
     train: Train
-    """Loss and accuracy on the data that were measured."""
+    """Loss and accuracy on the measured data."""
     why: NotRequired[str]
-    """Where there are no layers: what could not be measured."""
+    """Why no layer could be measured."""
 
 
 class SampleRecord(TypedDict):
-    """A moment of the layer-peeled model; beside these, every field of a `ulpm.Sample`."""
+    """State of the layer-peeled model at one time; also holds every field of a `ulpm.Sample`."""
 
     kind: Literal["sample"]
     step: int
     log_time: float | None
     layer: str
-    """Whose curves the numbers belong to: the features, or one of several descents in a run."""
+    """Name of the curves: the features, or one of several descents in a run."""
 
 
 class GeometryRecord(TypedDict):
-    """Features, class means, classifiers and simplex in three dimensions, see `geometry`."""
+    """Features, class means, classifier and simplex, projected to three dimensions."""
 
     kind: Literal["geometry"]
     step: int
@@ -100,7 +100,7 @@ class GeometryRecord(TypedDict):
 
 
 class AlarmRecord(TypedDict):
-    """What a monitor warned of."""
+    """A warning of a monitor."""
 
     kind: Literal["alarm"]
     step: int
@@ -113,34 +113,34 @@ class AlarmRecord(TypedDict):
     severe: bool
     split: NotRequired[str]
     names: NotRequired[list[str]]
-    """Of the classes."""
+    """Names of the classes."""
 
 
 class EndRecord(TypedDict):
-    """The last line of a run that ended; beside these, its summary."""
+    """Last line of a run that ended; also holds its summary."""
 
     kind: Literal["end"]
     state: Literal["finished", "failed"]
     why: NotRequired[str | None]
     outcome: NotRequired[str]
-    """What was found, in a word or a line."""
+    """Result of the run in a word or a line."""
 
 
 class StateFile(TypedDict):
-    """`state.json`, the heartbeat; beside these, what else the writer tells."""
+    """Content of `state.json`, the heartbeat; may hold further facts of the writer."""
 
     state: State
     step: NotRequired[int]
     total: NotRequired[int | None]
     why: NotRequired[str | None]
     journal_length: NotRequired[int]
-    """Bytes, where the writer has left the run: what is shorter has lost lines since."""
+    """Length in bytes when the writer closed the journal; a shorter one has lost lines."""
     pid: int
     updated: float
 
 
 class CheckpointAbout(TypedDict):
-    """The metadata of a checkpoint."""
+    """Metadata of a checkpoint."""
 
     checksum: str
     schema: int
@@ -148,12 +148,12 @@ class CheckpointAbout(TypedDict):
     journal_length: int
     journal_checksum: int
     identity: NotRequired[str]
-    """Of the run, as its manifest has it; older runs have none."""
+    """Identity of the run, as in its manifest; runs of older versions have none."""
     extra: dict[str, Any]
 
 
 class NumbersHeading(TypedDict):
-    """How `numbers.json` begins; the numbers of the experiment are beside it."""
+    """First entries of `numbers.json`, which also holds the numbers of the experiment."""
 
     experiment: str
     preset: str
@@ -165,13 +165,13 @@ class NumbersHeading(TypedDict):
 
 
 class ClaimRow(TypedDict):
-    """A claim with its finding."""
+    """A claim with its verdict and evidence."""
 
     id: str
     kind: str
     text: str
     ours: NotRequired[bool]
-    """Whether it is a finding of ours, not counted among the statements of its source."""
+    """True if the claim is our own finding and no statement of its source."""
     source: str
     quote: str
     verdict: str
@@ -180,26 +180,26 @@ class ClaimRow(TypedDict):
     evidence: str
     numbers: dict[str, Any]
     size: str
-    """At which the numbers were obtained; empty for statements."""
+    """Size of the experiment that gave the numbers; empty for proved statements."""
     here: NotRequired[dict[str, Any]]
-    """What this machine's own runs say beside the recorded verdict."""
+    """Result of the runs on this machine, shown next to the recorded verdict."""
     needs: str
     links: dict[str, str | None]
 
 
 class ExperimentRow(TypedDict):
-    """What an experiment is about, for those who have not read the paper."""
+    """Description of an experiment for readers who do not know the paper."""
 
     title: str
     says: str
-    """What the paper says; empty where it says nothing that could be judged."""
+    """Statement of the paper; empty if there is none that could be judged."""
     source: str
     about: NotRequired[str]
-    """How it was done, in a sentence or two."""
+    """Method, in a sentence or two."""
 
 
 class ErratumRow(TypedDict):
-    """A place of a paper put right."""
+    """Correction of an error in a paper."""
 
     where: str
     printed: str
@@ -207,16 +207,16 @@ class ErratumRow(TypedDict):
     why: str
     confidence: str
     claims: list[str]
-    """Ids of the claims that show it."""
+    """Ids of the claims that show the error."""
 
 
 class ClaimsFile(TypedDict):
-    """`claims.json`; in older folders the list of claims alone."""
+    """Content of `claims.json`; folders of older versions hold only the list of claims."""
 
     preset: NotRequired[str]
     code: NotRequired[str]
     judged_from: dict[str, str]
-    """The digest of the numbers of every experiment that was judged."""
+    """SHA-256 of the numbers of every experiment that was judged."""
     papers: dict[str, dict[str, Any]]
     claims: list[ClaimRow]
     stories: NotRequired[dict[str, ExperimentRow]]
@@ -225,17 +225,17 @@ class ClaimsFile(TypedDict):
 
 
 def layers_of(record: Mapping[str, Any] | None) -> Sequence[LayerNumbers]:
-    """The measured layers of a record, without what is none.
+    """Return the measured layers of a record; entries of other types are skipped.
 
     >>> layers_of({"layers": [{"layer": "fc"}, 5]}), layers_of({"layers": 5}), layers_of(None)
     ([{'layer': 'fc'}], [], [])
     """
     layers = record.get("layers") if record else None
-    return [one for one in layers if type(one) is dict] if type(layers) is list else []
+    return [layer for layer in layers if type(layer) is dict] if type(layers) is list else []
 
 
 def split_of(record: Mapping[str, Any] | None) -> str:
-    """Which data a record is about; records of older journals are about those of training.
+    """Return the split of the data that a record describes; `train` if it names none.
 
     >>> split_of({"split": "test"}), split_of({"step": 1}), split_of({"split": 5})
     ('test', 'train', 'train')
@@ -245,7 +245,7 @@ def split_of(record: Mapping[str, Any] | None) -> str:
 
 
 def last_layer(record: Mapping[str, Any] | None) -> LayerNumbers:
-    """The layer that the classifier reads, empty where a record has none.
+    """Return the layer that is the input of the classifier, or an empty one.
 
     >>> last_layer({"layers": [{"layer": "conv"}, {"layer": "fc"}]}), last_layer({"layers": []})
     ({'layer': 'fc'}, {})
@@ -254,10 +254,10 @@ def last_layer(record: Mapping[str, Any] | None) -> LayerNumbers:
     return layers[-1] if layers else {}
 
 
-def title_of_layer(layer: Mapping[str, Any], place: int) -> str:
-    """The name of a layer, or which one it is.
+def title_of_layer(layer: Mapping[str, Any], index: int) -> str:
+    """Return the name of a layer, or its number if it has no name.
 
     >>> title_of_layer({"layer": "fc"}, 0), title_of_layer({}, 1)
     ('fc', 'layer 2')
     """
-    return str(layer.get("layer") or f"layer {place + 1}")
+    return str(layer.get("layer") or f"layer {index + 1}")

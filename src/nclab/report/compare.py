@@ -1,4 +1,4 @@
-"""What pages compare runs by: where their configurations differ, and what they measured last."""
+"""Comparison of runs: the settings in which they differ, and their last measurements."""
 
 import json
 from collections.abc import Mapping
@@ -11,33 +11,33 @@ from nclab.report.run_data import FIRST, FIRST_OF_SAMPLES, describe, round_value
 from nclab.report.run_follower import RunFollower, without_huge_numbers
 
 POINTS = 200
-"""Of a curve that a written report holds."""
-FEW = 4
-"""Lists of up to so many values are shown; longer ones are no hyperparameter."""
-LONG = 60
-"""Letters of a text that is still a name; digests are longer."""
+"""Points of a curve in a written report."""
+MAX_LIST = 4
+"""Longest list that counts as a setting; longer ones are no hyperparameters."""
+MAX_TEXT = 60
+"""Longest text that counts as a setting; digests are longer."""
 SEED = "seed"
 CHOSEN = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc3_self_duality")
-"""Metrics that tables and figures show before any is chosen."""
+"""Metrics that tables and figures show before the user selects others."""
 
 Value = float | int | str | bool | None
 
 
 def table(runs: Mapping[str, RunFollower]) -> dict[str, Any]:
-    """Every run in one line, the configuration that differs, and the metrics there are."""
+    """Return a row for every run, the settings in which runs differ, and all metrics."""
     rows = [row_of(slug, run) for slug, run in runs.items()]
     return with_axes(rows, describe_all(runs))
 
 
 def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict[str, Any]:
-    """The rows with only those settings in which they differ, under short names.
+    """Return the rows with only the settings in which they differ, under short names.
 
     >>> rows = [{"config": {"a.rate": n, "a.batch": 8}} for n in (1, 2)]
     >>> found = with_axes(rows, [])
     >>> found["axes"], found["same"], found["runs"][1]["config"]
     (['rate'], {'a.batch': 8}, {'rate': 2})
     """
-    rows = _said(rows)
+    rows = _with_defaults(rows)
     names = differing([row["config"] for row in rows])
     everywhere = [row["config"] for row in rows]
     same = {
@@ -52,8 +52,8 @@ def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict
     return {"runs": shown, "axes": list(names.values()), "same": same, "metrics": metrics}
 
 
-def _said(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows in which fleets name their defaults of what another one names."""
+def _with_defaults(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows in which sweeps also name the defaults of settings that others name."""
     named = {key for row in rows for key in row["config"]}
     wanted = {key: value for key, value in OMITTED_DEFAULTS.items() if key in named}
     if not wanted:
@@ -70,9 +70,9 @@ def _said(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
-    """The settings of which there is more than one value, with names as short as they can be.
+    """Return the settings with more than one value and their shortest unique names.
 
-    A seed comes last: it tells runs apart that are otherwise the same.
+    The seed comes last.
 
     >>> differing([{"m.seed": 0, "m.decay": 1}, {"m.seed": 1, "m.decay": 2}, {"x": 5}])
     {'m.decay': 'decay', 'm.seed': 'seed'}
@@ -82,7 +82,7 @@ def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
         for key, value in config.items():
             found.setdefault(key, {})[place] = json.dumps(value)
     once: dict[str, str] = {}
-    for key, values in found.items():  # the classes of the data are those of the network
+    for key, values in found.items():  # settings that always change together are shown once
         if len(set(values.values())) > 1:
             once.setdefault(f"{key.rpartition('.')[2]} {values}", key)
     keys = list(once.values())
@@ -92,7 +92,7 @@ def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
 
 
 def row_of(slug: str, run: RunFollower) -> dict[str, Any]:
-    """A run in one line: its state, its whole configuration, its last numbers."""
+    """Return the row of a run: its state, its configuration and its last values."""
     epoch = run.last_measurement().get("epoch")
     seen = (columns.count for kind, columns in run.columns.items() if kind != EPOCH)
     measured = max(seen, default=0)
@@ -101,9 +101,9 @@ def row_of(slug: str, run: RunFollower) -> dict[str, Any]:
 
 
 def settings(run: RunFollower) -> dict[str, Value]:
-    """The configuration of a run without its nesting.
+    """Return the configuration of a run as a flat dictionary.
 
-    The seed of the manifest stands beside it where the configuration does not have it.
+    The seed of the manifest is added if the configuration does not contain it.
     """
     flat: dict[str, Value] = {}
     _flatten(without_huge_numbers(run.manifest.config), "", flat)
@@ -118,15 +118,17 @@ def _flatten(value: Any, path: str, into: dict[str, Value]) -> None:
         for name, one in value.items():
             _flatten(one, f"{path}.{name}" if path else str(name), into)
     elif isinstance(value, list):
-        if len(value) <= FEW and not any(isinstance(one, dict | list) for one in value):
+        if len(value) <= MAX_LIST and not any(isinstance(one, dict | list) for one in value):
             into[path] = ", ".join(map(str, value))
-    elif path and not (isinstance(value, str) and len(value) > LONG):
+    elif path and not (isinstance(value, str) and len(value) > MAX_TEXT):
         into[path] = value
 
 
 def last_values(run: RunFollower) -> dict[str, float | int | None]:
-    """The newest number of every metric: of the layer that the classifier reads, and of the
-    network as a whole; of other data than those of training with their name."""
+    """Return the newest value of every metric, for the last layer and for the whole network.
+
+    The names of metrics on other data than the training data end with the name of the split.
+    """
     found: dict[str, float | None] = {}
     last = run.last_layers()
     for key in sorted(run.names(), key=lambda key: not key[0]):  # layers before the whole
@@ -138,19 +140,19 @@ def last_values(run: RunFollower) -> dict[str, float | int | None]:
 
 
 def describe_all(runs: Mapping[str, RunFollower]) -> list[dict[str, Any]]:
-    """Every metric of some run with its meaning, those that are looked at most first."""
+    """Return every metric of the runs with its meaning, the most common ones first."""
     names = (metric for run in runs.values() for _, metric in run.names())
     classes = {last_layer(run.last_measurement()).get("num_classes") for run in runs.values()}
     classes -= {None}
     found = describe(names, classes.pop() if len(classes) == 1 else None)
-    rank = {name: place for place, name in enumerate((*CHOSEN, *FIRST, *FIRST_OF_SAMPLES))}
+    rank = {name: index for index, name in enumerate((*CHOSEN, *FIRST, *FIRST_OF_SAMPLES))}
     return sorted(found, key=lambda one: rank.get(one["name"], len(rank)))
 
 
 def curves(runs: Mapping[str, RunFollower], *, points: int = POINTS) -> dict[str, dict[str, Any]]:
-    """Every curve of the last layers by metric; what they are drawn over is kept once.
+    """Return all curves of the last layers by metric; shared axes are stored once.
 
-    `at` lists columns of places; a curve of a run says which of them are its own.
+    `at` lists the values on the axes; every curve refers to entries of this list.
     """
     found: dict[str, dict[str, Any]] = {}
     for slug, run in runs.items():
@@ -166,7 +168,9 @@ def curves(runs: Mapping[str, RunFollower], *, points: int = POINTS) -> dict[str
                 own = {AXES[name]: _index(file, column) for name, column in at.items()}
                 ours = file["runs"].setdefault(slug, {})
                 before = ours.get(layer)
-                if before is None or len(before["y"]) < len(y):  # the kind with most of it
+                if before is None or len(before["y"]) < len(
+                    y
+                ):  # keep the kind of records with the most points
                     ours[layer] = {"layer": layer, "at": own, "y": round_values(y)}
     return {
         metric: {
@@ -178,7 +182,7 @@ def curves(runs: Mapping[str, RunFollower], *, points: int = POINTS) -> dict[str
 
 
 def _index(file: dict[str, Any], column: list[float | int | None]) -> int:
-    """Where a column of places is kept, once for all curves that share it."""
+    """Return the index of a column of axis values, which is stored once for all curves."""
     key = tuple(column)
     if key not in file["known"]:
         file["known"][key] = len(file["at"])

@@ -103,13 +103,13 @@ class Content:
     """Files that exist but cannot be read."""
     figures: tuple[Figure, ...] = ()
     """Figures of the runs themselves."""
-    stories: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    descriptions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Descriptions of experiments by name: title, what the paper says, and where."""
     errata: tuple[Mapping[str, Any], ...] = ()
 
     def title_of(self, experiment: str) -> str:
         """Return the title of an experiment, or its name."""
-        return self.stories.get(experiment, {}).get("title") or experiment
+        return self.descriptions.get(experiment, {}).get("title") or experiment
 
     def paper_of(self, experiment: str) -> str:
         """Return the key of the paper of an experiment, or an empty text."""
@@ -167,9 +167,9 @@ def read_content(root: Path) -> Content:
         for key, paper in _items(ledger, "papers", problems)
         if key in keys
     }
-    stories = {
-        name: _texts(story, ("title", "says", "source", "about"))
-        for name, story in _items(ledger, "stories", problems)
+    descriptions = {
+        name: _texts(entry, ("title", "says", "source", "about"))
+        for name, entry in _items(ledger, "stories", problems)
     }
     return Content(
         root,
@@ -184,7 +184,7 @@ def read_content(root: Path) -> Content:
         skipped=tuple(skipped),
         papers=papers,
         problems=tuple(problems),
-        stories=stories,
+        descriptions=descriptions,
         errata=tuple(_read_errata(ledger.get("errata"))),
     )
 

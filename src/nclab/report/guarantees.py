@@ -1,22 +1,22 @@
-"""What the last measurement of a run guarantees, beside what it measured, as it was recorded."""
+"""The recorded certificate of a run next to the measured values, as rows for a page."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from nclab.records.schema import last_layer
 
-NOTHING = "At this loss no single class is guaranteed anything: a whole class could be lost."
-OLDER = "No certificate: this record is older than certificates in records."
+NOTHING = "This loss guarantees nothing for a single class: a whole class could be misclassified."
+OLDER = "No certificate: this run was recorded by a version without certificates."
 ROWS = (
     ("cos(classifier, mean) ≥", "alignment_lower", "nc3_alignment_min"),
     ("intra ≥", "intra_lower", "min_intra"),
     ("inter ≤", "inter_upper", "max_inter"),
 )
-"""As the page names it, the bound of the certificate, the metric it bounds."""
+"""Name on the page, bound of the certificate, and metric that is bounded."""
 
 
 def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The certificate of the layer that the classifier reads, as rows for a page.
+    """Return the certificate of the last layer as rows for a page.
 
     >>> certificate = {"excess_loss": 0.01, "alignment_lower": 0.9, "intra_lower": 0.8}
     >>> layer = {"num_classes": 4, "balanced_loss": 0.05, "min_intra": 0.9}
@@ -24,7 +24,7 @@ def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
     >>> found["rows"][1]["guaranteed"], found["rows"][1]["measured"]
     (0.8, 0.9)
     >>> guarantees({"layers": [layer]})["words"]
-    'No certificate: this record is older than certificates in records.'
+    'No certificate: this run was recorded by a version without certificates.'
     """
     layer = last_layer(measurement)
     if _number(layer.get("balanced_loss")) is None:
@@ -52,7 +52,7 @@ def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
         share = _number(certificate.get("within_share"))
         rows.append(
             {
-                "quantity": "share within classes, all samples ≤",
+                "quantity": "within-class share of the variance ≤",
                 "guaranteed": within,
                 "otherwise": "nothing",
                 "measured": share,
@@ -70,7 +70,7 @@ def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def class_names(layer: Mapping[str, Any]) -> dict[str, str]:
-    """Names of the measured classes by their numbers; none where a record has no names.
+    """Return the names of the measured classes by number; empty if the record has no names.
 
     >>> class_names({"classes": [0, 2], "class_names": ["cat", "fox"]})
     {'0': 'cat', '2': 'fox'}
@@ -83,16 +83,24 @@ def class_names(layer: Mapping[str, Any]) -> dict[str, str]:
 
 def _words(certificate: Mapping[str, Any], promised: list[float]) -> str:
     excess = _number(certificate.get("excess_loss")) or 0.0
-    words = f"The loss is {excess:.3g} above the best that these norms allow. "
+    words = f"The loss is {excess:.3g} above the lowest loss that these norms allow. "
     if (by_samples := _number(certificate.get("samples_excess_loss"))) is not None:
-        words = f"Averaged over classes, the loss is {excess:.3g} above the best that these norms "
-        words += f"allow; over samples, as it was trained, at most {by_samples:.3g}. "
+        words = (
+            f"The loss is {excess:.3g} above the lowest loss that these norms allow if every class "
+        )
+        words += f"has equal weight, and at most {by_samples:.3g} above it if every sample has. "
     rho = _number(certificate.get("alignment_lower"))
-    words += NOTHING if rho is None else f"Every class has alignment at least {rho:.4f}."
+    words += (
+        NOTHING
+        if rho is None
+        else f"Every class mean has a cosine of at least {rho:.4f} with its classifier row."
+    )
     mean = sum(promised) / max(len(promised), 1)
     if mean > 0:
-        words += f" By their own losses the classes have intra-class cosine at least {mean:.4f}"
-        words += " on average."
+        words += (
+            f" From the loss of each class follows a cosine within the class of at least {mean:.4f}"
+        )
+        words += " on average over classes."
     return words
 
 

@@ -1,4 +1,4 @@
-"""The pages of a report: every one is a template filled from what a folder holds."""
+"""The pages of a report: templates that are filled with the content of a folder."""
 
 import json
 from collections import Counter
@@ -23,14 +23,14 @@ from nclab.text import counted
 
 ASSETS = Path(__file__).with_name("assets")
 LAST = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
-FIRST_RUNS = 12
-"""Of the runs on the overview; the others are on their page."""
+MAX_OVERVIEW_RUNS = 12
+"""Number of runs on the overview; the page of runs lists all."""
 TONES = ("good", "fair", "bad", "open")
-"""In the order in which verdicts are counted."""
-NAMED = 3
-"""Statements of a verdict that a story tells; the others stand beside the figures."""
-SPATIAL = 4
-"""Up to so many classes, centred means fit into three dimensions."""
+"""Colours of verdicts, in the order in which verdicts are counted."""
+MAX_QUOTED = 3
+"""Statements of each verdict that the summary of an experiment quotes."""
+MAX_SPATIAL_CLASSES = 4
+"""Largest number of classes whose centred means fit into three dimensions."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,21 @@ class Pages:
 
     content: Content
     runs: Mapping[str, RunFollower]
-    """By slug."""
+    """Runs by slug."""
     plotly: bool
     live: bool = False
 
     @cached_property
     def table(self) -> dict[str, Any]:
-        """What runs are compared by."""
+        """Table by which runs are compared."""
         return table(self.runs)
 
     def names(self) -> list[str]:
-        """Every page there is, by its path."""
+        """Return the paths of all pages."""
         return list(self._makers())
 
     def render(self, name: str) -> str | None:
-        """One page, None if there is no such page."""
+        """Return a page, or None if there is no such page."""
         make = self._makers().get(name)
         return None if make is None else make()
 
@@ -83,10 +83,9 @@ class Pages:
             "index.html",
             title="Overview",
             heading="Papers on neural collapse, reproduced" if reproduced else "Runs",
-            lead="Every figure with its numbers, every statement with its verdict, every run with "
-            "its geometry."
+            lead="All figures with their numbers, all statements with their verdicts, all runs."
             if reproduced
-            else "Every run with its curves and its geometry.",
+            else "All runs with their curves and their geometry.",
             papers=papers,
             gallery=self._gallery(),
             **self._hero(),
@@ -105,7 +104,7 @@ class Pages:
             problems=content.problems,
             runs=self._rows(),
             axes=self.table["axes"],
-            shown=FIRST_RUNS,
+            shown=MAX_OVERVIEW_RUNS,
             commands=self._commands(),
             versions=self._versions(),
         )
@@ -122,7 +121,7 @@ class Pages:
             heading=paper["title"] if paper else "Other experiments",
             lead=f"{paper['authors']}, {paper['year']}" if paper else "",
             experiments=experiments,
-            stories={one.name: self._story(one, beside[one.name]) for one in experiments},
+            descriptions={one.name: self._describe(one, beside[one.name]) for one in experiments},
             corrections=self._corrections(),
             errata=[one for one in self.content.errata if one["where"].startswith(f"{key},")],
             claims_beside=beside,
@@ -157,7 +156,7 @@ class Pages:
         )
 
     def _cited(self) -> set[str]:
-        """Anchors of the formulas that claims of this folder are about."""
+        """Return the anchors of the formulas to which claims of this folder link."""
         known = {one["anchor"] for one in formulas()}
         links = (str(claim["links"].get("formula") or "") for claim in self.content.claims)
         return known & {link.rpartition("#")[2] for link in links}
@@ -191,7 +190,7 @@ class Pages:
         )
 
     def live_page(self) -> str:
-        """The page on which runs are compared while they grow."""
+        """Return the page on which runs are compared while they grow."""
         return self._fill("runs.html", "live.html", title="Live", runs=len(self.runs), wide=True)
 
     def _fill(self, template: str, here: str, **values: Any) -> str:
@@ -217,7 +216,7 @@ class Pages:
         )
 
     def _beside(self, experiment: ExperimentFolder) -> list[Mapping[str, Any]]:
-        """The claims that an experiment is about."""
+        """Return the claims that are judged from an experiment or refer to its figures."""
         figures = {figure.name for figure in experiment.figures}
         return [
             claim
@@ -225,31 +224,39 @@ class Pages:
             if claim["needs"] == experiment.name or claim["links"].get("figure") in figures
         ]
 
-    def _story(
+    def _describe(
         self, experiment: ExperimentFolder, claims: list[Mapping[str, Any]]
     ) -> dict[str, str]:
-        """Title, what the paper says and where, and what we saw, from the verdicts alone."""
-        told = {"title": experiment.name, "says": "", "source": "", "about": ""}
-        told |= self.content.stories.get(experiment.name, {})
+        """Return title and statement of an experiment, and a summary of the verdicts on it."""
+        description = {"title": experiment.name, "says": "", "source": "", "about": ""}
+        description |= self.content.descriptions.get(experiment.name, {})
         theirs, ours = _whose(claims)
         saw = []
         if theirs:
             keys = {str(claim["id"]).split("/")[0] for claim in theirs}
-            many = "one statement" if len(theirs) == 1 else f"{len(theirs)} statements"
-            said = f"of {many} of the paper{'s' if len(keys) > 1 else ''} {_seen(theirs)}."
+            paper = "papers" if len(keys) > 1 else "paper"
+            said = f"{counted(len(theirs), 'statement')} of the {paper}: {_seen(theirs)}."
             saw += [said, *_not_confirmed(theirs)]
         if ours:
-            said = f"{counted(len(ours), 'finding')} of ours: {_seen(ours)}."
-            saw += [said, *(f"Of ours, {one[0].lower()}{one[1:]}" for one in _not_confirmed(ours))]
+            said = f"{counted(len(ours), 'finding')} of our own: {_seen(ours)}."
+            saw += [
+                said,
+                *(f"Of our own, {one[0].lower()}{one[1:]}" for one in _not_confirmed(ours)),
+            ]
         recorded = "yes" if any(claim["size"] for claim in claims) else ""
-        return {**told, "saw": " ".join(saw), "recorded": recorded, "here": _relations(claims)}
+        return {
+            **description,
+            "saw": " ".join(saw),
+            "recorded": recorded,
+            "here": _relations(claims),
+        }
 
     def _corrections(self) -> dict[str, Mapping[str, Any]]:
-        """By the id of a claim, the erratum that it shows."""
+        """Return the erratum that a claim shows, by the id of the claim."""
         return {id_: one for one in self.content.errata for id_ in one["claims"]}
 
     def _links(self, claim: Mapping[str, Any]) -> list[dict[str, str]]:
-        """Where a claim leads: to its figure in this report, to code and formula by name."""
+        """Return the links of a claim to its figure, its formula, its erratum and its code."""
         found = []
         for name, text in claim["links"].items():
             figure = next((one for one in self._figures() if one.name == text), None)
@@ -268,7 +275,7 @@ class Pages:
         return found
 
     def _hero(self) -> dict[str, Any]:
-        """The run whose 3-D picture opens the report: exact, many frames, collapsed most."""
+        """Return the run whose 3-D picture opens the report: exact, long, and most collapsed."""
 
         def rank(slug: str) -> tuple[bool, int, float]:
             run = self.runs[slug]
@@ -276,7 +283,7 @@ class Pages:
             intra, inter, classes = (
                 last.get(name) for name in ("min_intra", "max_inter", "num_classes")
             )
-            exact = isinstance(classes, int) and classes <= SPATIAL
+            exact = isinstance(classes, int) and classes <= MAX_SPATIAL_CLASSES
             # A network that gives every sample the same features has intra and inter 1.
             if not (isinstance(intra, float) and isinstance(inter, float)):
                 return exact, run.geometry.count, -2.0
@@ -308,7 +315,7 @@ class Pages:
         return f"papers/{self.content.paper_of(figure.experiment) or 'other'}.html"
 
     def _judging(self, key: str) -> list[dict[str, str]]:
-        """Where experiments of other papers are that judge statements of this one."""
+        """Return experiments of other papers from which claims of this paper are judged."""
         return [
             {
                 "title": self.content.title_of(one.name),
@@ -319,11 +326,11 @@ class Pages:
         ]
 
     def _tallies(self) -> list[dict[str, Any]]:
-        """The claims by verdict, those of the papers and ours apart."""
+        """Return the claims by verdict, separately for statements of papers and our findings."""
         theirs, ours = _whose(self.content.claims)
         groups = (
-            ("Statements of the papers", "papers", theirs),
-            ("Findings of ours", "ours", ours),
+            ("Statements of papers", "papers", theirs),
+            ("Our findings", "ours", ours),
         )
         return [
             {"title": title, "whose": whose, "tally": _tally(some)}
@@ -338,11 +345,11 @@ class Pages:
         ]
 
     def _commands(self) -> list[str]:
-        """What makes everything again, each line once."""
+        """Return the commands that repeat everything, each once."""
         lines = [one.command for one in self.content.experiments]
         lines += [command_line(run.manifest.command) for run in self.runs.values()]
         kept = list(dict.fromkeys(line for line in lines if line))
-        more = [f"… and {len(kept) - 30} more, on the pages of the runs"] if len(kept) > 30 else []
+        more = [f"… and {len(kept) - 30} more on the pages of the runs"] if len(kept) > 30 else []
         return [*kept[:30], *more, f"nclab report {self.content.root.name}"]
 
     def _versions(self) -> dict[str, str]:
@@ -357,26 +364,26 @@ class Pages:
 def _whose(
     claims: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """The statements of papers, and the findings of ours."""
+    """Return the statements of papers, and our own findings."""
     return [one for one in claims if not one["ours"]], [one for one in claims if one["ours"]]
 
 
 def _counts(claims: Sequence[Mapping[str, Any]]) -> str:
-    """How many statements and findings of ours, in words."""
+    """Return the numbers of statements and of our findings as text."""
     theirs, ours = _whose(claims)
     words = [counted(len(theirs), "statement")] if theirs or not ours else []
-    return " · ".join([*words, *([f"{counted(len(ours), 'finding')} of ours"] if ours else [])])
+    return " · ".join([*words, *([f"{counted(len(ours), 'finding')} of our own"] if ours else [])])
 
 
 def _relations(claims: Sequence[Mapping[str, Any]]) -> str:
-    """How often the runs of this folder agree with what is recorded; empty without any."""
+    """Return how often the runs of this folder agree with the recorded verdicts."""
     said = Counter(str(claim["here"]["relation"]) for claim in claims if claim["here"])
     words = (("agrees", "agree"), ("differs", "differ"), ("undecided", "undecided"))
     return ", ".join(f"{said[name]} {word}" for name, word in words) if said else ""
 
 
 def _tally(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
-    """Verdict, tone and count, the good ones first."""
+    """Return verdict, tone and count, the good verdicts first."""
     counts = Counter((claim["verdict"], claim["tone"]) for claim in claims)
     known = [*TONES, *sorted({tone for _, tone in counts} - set(TONES))]
     ordered = sorted(counts, key=lambda found: (known.index(found[1]), found[0]))
@@ -389,16 +396,16 @@ def _seen(claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _not_confirmed(claims: list[Mapping[str, Any]]) -> Iterator[str]:
-    """The statements that did not come out as the paper has them, each verdict with its own."""
+    """Yield a sentence for each verdict that does not confirm the paper."""
     for verdict in dict.fromkeys(str(one["verdict"]) for one in claims if one["tone"] != "good"):
         own = [str(one["text"]).rstrip(".") for one in claims if one["verdict"] == verdict]
-        more = f" and {len(own) - NAMED} more" if len(own) > NAMED else ""
-        said = "; ".join(f"“{text}”" for text in own[:NAMED] if text)
+        more = f" and {len(own) - MAX_QUOTED} more" if len(own) > MAX_QUOTED else ""
+        said = "; ".join(f"“{text}”" for text in own[:MAX_QUOTED] if text)
         if said:
             yield f"{verdict.capitalize()}: {said}{more}."
 
 
 def palette_script() -> str:
-    """The colours of the figures, for what the pages draw themselves."""
+    """Return the colours of the figures as a script, for figures that pages draw themselves."""
     papers = {"light": LIGHT._asdict(), "dark": DARK._asdict()}
     return f"window.nclab = window.nclab || {{}};\nnclab.palette = {json.dumps(papers)};\n"

@@ -1,4 +1,4 @@
-"""Figures of a folder of runs: what was measured last against every setting that differs."""
+"""Figures of a sweep: the last measurement against every setting in which runs differ."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,16 @@ from nclab.report.compare import CHOSEN, SEED
 from nclab.report.content import Content, Figure
 
 EXPERIMENT = "sweep"
-"""Under which the figures stand on pages and in files."""
-MOST_VALUES = 30
-"""A setting with more values than this tells runs apart; it is no axis."""
-MOST_LINES = 8
-FEW = 8
-"""So many values are all named below the axis."""
-POWERS = 20
-"""Positive numbers that reach over this factor are drawn on a logarithmic axis."""
-LOST = ("dead", "not finite", "not measured")
+"""Name of the experiment to which the figures belong on pages and in files."""
+MAX_VALUES = 30
+"""Largest number of values of a setting that is drawn as an axis."""
+MAX_LINES = 8
+"""Largest number of lines in a panel."""
+MAX_TICKS = 8
+"""Largest number of values that are all labelled on the axis."""
+LOG_RATIO = 20
+"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
+UNUSABLE = ("dead", "not finite", "not measured")
 
 Row = Mapping[str, Any]
 
@@ -28,12 +29,12 @@ Row = Mapping[str, Any]
 def with_figures(
     content: Content, table: Mapping[str, Any], metrics: Sequence[str] = ()
 ) -> Content:
-    """The content of a folder with figures of its runs, where no experiment has made some."""
+    """Return the content with figures of its runs, if metrics are given or no experiments exist."""
     known = {name for row in table["runs"] for name in row["values"]}
     for name in metrics:
         if name not in known:
-            some = ", ".join(sorted(known)) or "none, as nothing was measured"
-            raise NclabError(f"Expected metrics of these runs ({some}), got {name!r}.")
+            names = ", ".join(sorted(known)) or "none, because nothing was measured"
+            raise NclabError(f"Expected metrics of these runs ({names}), got {name!r}.")
     if content.experiments and not metrics:
         return content
     pictures = sweep_pictures(table, metrics)
@@ -43,7 +44,7 @@ def with_figures(
 
 
 def sweep_pictures(table: Mapping[str, Any], metrics: Sequence[str] = ()) -> list[Picture]:
-    """A picture for every setting, with a panel for every metric; none where nothing differs.
+    """Return a figure for every setting in which runs differ, with a panel for every metric.
 
     >>> runs = [{"config": {"rate": n}, "values": {"loss": 1 / n}, "state": "finished",
     ...          "health": "", "kind": "fleet"} for n in (1, 2)]
@@ -54,21 +55,21 @@ def sweep_pictures(table: Mapping[str, Any], metrics: Sequence[str] = ()) -> lis
     found = []
     for axis in table["axes"]:
         rows = [row for row in table["runs"] if row["config"].get(axis) is not None]
-        if axis != SEED and 1 < len(_values(rows, axis)) <= MOST_VALUES:
+        if axis != SEED and 1 < len(_values(rows, axis)) <= MAX_VALUES:
             picture = _picture(axis, rows, table, metrics)
             found += [picture] if picture.panels else []
     return found
 
 
 def metrics_of(rows: Sequence[Row], chosen: Sequence[str] = ()) -> list[str]:
-    """The chosen metrics that some run has; where it has none of ours, the first that it has."""
+    """Return the chosen metrics that some run has, or else the first metrics of the runs."""
     known = [name for row in rows for name, value in row["values"].items() if value is not None]
     there = dict.fromkeys(known)
     return [name for name in chosen or CHOSEN if name in there] or list(there)[: len(CHOSEN)]
 
 
-class _Places(NamedTuple):
-    """Where the values of a setting stand on an axis."""
+class _AxisValues(NamedTuple):
+    """Positions of the values of a setting on an axis."""
 
     of: Mapping[Any, float]
     names: tuple[str, ...]
@@ -81,7 +82,7 @@ def _picture(
     others = [
         one
         for one in table["axes"]
-        if one not in (axis, SEED) and 1 < len(_values(rows, one)) <= MOST_LINES
+        if one not in (axis, SEED) and 1 < len(_values(rows, one)) <= MAX_LINES
     ]
     by = _lines_by(axis, rows, others)
     places = _places(_values(rows, axis))
@@ -91,33 +92,42 @@ def _picture(
     words = [SEED_CAPTION] if others or len(rows) > len(places.of) else []
     rest = [one for one in others if one not in by]
     lines = ", ".join(by)
-    words += [f"Lines by {lines}; runs of all {', '.join(rest)} are in their spread."] * bool(rest)
-    lost = sum(_lost(row) for row in rows)
-    words += [f"Crosses: {lost} failed, dead or not finite, left out of the lines."] if lost else []
+    words += [
+        f"One line for each {lines}. The bands include runs with every {', '.join(rest)}."
+    ] * bool(rest)
+    lost = sum(_is_unusable(row) for row in rows)
+    words += (
+        [f"Crosses: {lost} runs that failed, are dead or not finite; not in the lines."]
+        if lost
+        else []
+    )
     weak = sum(row["health"] == "not converged" for row in rows)
     words += (
-        [f"{weak} of {len(rows)} runs have not converged: accuracy below 0.99."] if weak else []
+        [f"{weak} of {len(rows)} runs have not converged (accuracy below 0.99)."] if weak else []
     )
-    title = f"{axis}: what was measured last" + (f", by {lines}" if by else "")
+    title = f"Final metrics by {axis}" + (f" (colour: {lines})" if by else "")
     return Picture(f"against_{axis}", title, panels, columns=3, caption=" ".join(words))
 
 
 def _lines_by(axis: str, rows: Sequence[Row], others: Sequence[str]) -> list[str]:
-    """The settings of which every combination can have a line: those that all runs have and that
-    do not follow from the axis, as many as go; else the first."""
+    """Return the settings whose combinations get a line each.
+
+    All runs must have these settings, the settings may not follow from the axis, and at most
+    `MAX_LINES` lines are drawn. If no setting qualifies, the first one is used.
+    """
     at = _combinations(rows, [axis])
     chosen: list[str] = []
     for one in others:
         whole = all(row["config"].get(one) is not None for row in rows)
         if not whole or len(_combinations(rows, [axis, one])) == len(at):
             continue
-        if len(_combinations(rows, [*chosen, one])) <= MOST_LINES:
+        if len(_combinations(rows, [*chosen, one])) <= MAX_LINES:
             chosen.append(one)
     return chosen or list(others[:1])
 
 
 def _combinations(rows: Sequence[Row], names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Those that there are of the values of some settings, ordered as each of them is."""
+    """Return the combinations of values that occur, in the order of the values."""
     known = {tuple(row["config"].get(one) for one in names) for row in rows}
     whole = itertools.product(*(_values(rows, one) for one in names))
     return [one for one in whole if one in known]
@@ -128,7 +138,7 @@ def _panel(
     axis: str,
     rows: Sequence[Row],
     by: Sequence[str],
-    places: _Places,
+    places: _AxisValues,
     ideal: float | None,
 ) -> Panel:
     plain = [
@@ -136,7 +146,7 @@ def _panel(
             "at": places.of[row["config"][axis]],
             "by": tuple(row["config"].get(one) for one in by),
             "value": row["values"].get(metric),
-            "converged": not _lost(row),
+            "converged": not _is_unusable(row),
         }
         for row in rows
     ]
@@ -146,7 +156,7 @@ def _panel(
         label = ", ".join(f"{one} {_named(v)}" for one, v in zip(by, values, strict=True))
         lines.append(mean_over_seeds(own, "at", lambda row: row["value"], label, colour))
     crosses = failure_crosses(plain, "at", [lambda row: row["value"]], "failed, dead or not finite")
-    ticks = tuple(places.of.values()) if places.names or len(places.of) <= FEW else ()
+    ticks = tuple(places.of.values()) if places.names or len(places.of) <= MAX_TICKS else ()
     return Panel(
         metric,
         axis,
@@ -160,23 +170,23 @@ def _panel(
 
 
 def _values(rows: Sequence[Row], axis: str) -> list[Any]:
-    """The values of a setting, numbers by size, words as they come."""
+    """Return the values of a setting: numbers sorted, texts in the order of the runs."""
     found = [row["config"].get(axis) for row in rows]
     known = list(dict.fromkeys(value for value in found if value is not None))
     return sorted(known) if all(type(one) in (int, float) for one in known) else known
 
 
-def _places(values: Sequence[Any]) -> _Places:
+def _places(values: Sequence[Any]) -> _AxisValues:
     if any(type(value) not in (int, float) for value in values):
         names = tuple(_named(value) for value in values)
-        return _Places({value: float(at) for at, value in enumerate(values)}, names, False)
-    logarithmic = min(values) > 0 and max(values) / min(values) >= POWERS
-    return _Places({value: float(value) for value in values}, (), logarithmic)
+        return _AxisValues({value: float(at) for at, value in enumerate(values)}, names, False)
+    logarithmic = min(values) > 0 and max(values) / min(values) >= LOG_RATIO
+    return _AxisValues({value: float(value) for value in values}, (), logarithmic)
 
 
 def _named(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _lost(row: Row) -> bool:
-    return row["state"] == "failed" or row["health"] in LOST
+def _is_unusable(row: Row) -> bool:
+    return row["state"] == "failed" or row["health"] in UNUSABLE
