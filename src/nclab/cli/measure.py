@@ -134,20 +134,15 @@ def command(
         raise NclabError(f"Expected --labels with one FILE, got it with {len(shards)}.")
     test_shards = [] if test is None else _shards([test])
     file_options = {"shuffled_labels": shuffled_labels, "soft": soft, "next_tokens": next_tokens}
-    shard_flags = {
-        "--engine": engine is not EngineName.local,
-        "--address": address is not None,
-        "--workers": workers is not None,
-        "--skip-bad": skip_bad,
-        "--keep": keep is not None,
-    }
     if shards or test_shards:
+        count = len(shards or test_shards)
         flags = {f"--{name.replace('_', '-')}": value for name, value in file_options.items()}
-        _reject_flags(
-            flags, f"a single .npz or .safetensors file, got {len(shards or test_shards)} shards"
-        )
+        _reject_flags(flags, f"a single .npz or .safetensors file, got {count} shards")
     else:
-        _reject_flags(shard_flags, "several files or a folder, got one file")
+        flags = {"--engine": engine is not EngineName.local, "--address": address is not None}
+        flags |= {"--workers": workers is not None, "--keep": keep is not None}
+        flags |= {"--skip-bad": skip_bad}
+        _reject_flags(flags, "several files or a folder, got one file")
     weight, bias = _head(files[0], head, shards)
     options: dict[str, Any] = {
         "weight": weight,
@@ -163,36 +158,44 @@ def command(
     }
     with open_engine(engine, address) as opened:
         shard_options = {"engine": opened, "workers": workers, "skip_bad": skip_bad, "keep": keep}
+        options_of_kind: dict[str, Any] = shard_options if shards else file_options
         collapse = _measured(
-            files[0],
-            shards,
-            labels,
-            allow_missing=allow_missing,
-            **options,
-            **(shard_options if shards else file_options),
+            files[0], shards, labels, allow_missing=allow_missing, **options, **options_of_kind
         )
-        title = (
-            f"{f'{len(shards)} files' if len(shards) > 1 else files[0].name}: "
-            f"{collapse.samples} samples, {collapse.num_classes} classes, dimension {collapse.dim}"
-        )
-        if test is None:
-            print_json(collapse.to_dict()) if as_json else print_table(title, collapse)
-            return
-        if class_names is None and collapse.class_names is not None:  # labels are names
-            options["class_names"] = collapse.class_names
-        elif num_classes is None and class_names is None and weight is None:
-            # A test set may lack the last classes, and may have classes that are skipped here.
-            options["num_classes"] = max((*collapse.classes, *collapse.left_out)) + 1
-        kind_options: dict[str, Any] = shard_options if test_shards else file_options
-        with _naming(test):
-            test_collapse = _measured(
-                test, test_shards, None, reference=collapse, **options, **kind_options
-            )
-    if as_json:
+        test_collapse = None
+        if test is not None:
+            options_of_kind = shard_options if test_shards else file_options
+            options |= _classes_of_training(collapse, options)
+            with _naming(test):
+                test_collapse = _measured(
+                    test, test_shards, None, reference=collapse, **options, **options_of_kind
+                )
+    name = f"{len(shards)} files" if len(shards) > 1 else files[0].name
+    title = (
+        f"{name}: {collapse.samples} samples, {collapse.num_classes} classes, "
+        f"dimension {collapse.dim}"
+    )
+    if test is None or test_collapse is None:
+        print_json(collapse.to_dict()) if as_json else print_table(title, collapse)
+    elif as_json:
         print_json({**collapse.to_dict(), "test": test_collapse.to_dict()})
     else:
         title += f"; {test.name}: {test_collapse.samples} samples"
         print_table(title, _both(collapse, test_collapse))
+
+
+def _classes_of_training(collapse: "Collapse", options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that give a test set the classes of the training data.
+
+    A test set may lack the last classes, and may have classes that were skipped in training.
+    """
+    if options["class_names"] is not None:
+        return {}
+    if collapse.class_names is not None:  # labels are names
+        return {"class_names": collapse.class_names}
+    if options["num_classes"] is None and options["weight"] is None:
+        return {"num_classes": max((*collapse.classes, *collapse.left_out)) + 1}
+    return {}
 
 
 @contextmanager

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 import nclab
+from nclab.records import glance
 from nclab.training.data.artificial import Teacher
 from nclab.training.data.samples import SampleFile
 from nclab.training.data.selection import SampleSelection
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Shape
+from nclab.training.sweep import results, train_sweep
 from nclab.training.sweep.config import ALWAYS_STORED, SweepConfig, measured_epochs
+from nclab.training.sweep.recompute import remeasure
 from tests.training.sweep.small import small
 
 
@@ -52,6 +55,21 @@ def test_existing_runs_keep_their_names() -> None:
     [first, *_] = small().plan(small().data.draw())
     assert first.name == "teacher3_L3_w8_affine_wd1e-3_s0_c9f0e3ca"
     assert set(first.config["recipe"]) == set(ALWAYS_STORED["recipe"])
+
+
+def test_focal_gamma_is_stored_under_its_first_name(tmp_path: Path) -> None:
+    """Runs of version 0.1.0 with a focal loss keep their name, are read and are continued."""
+    recipe = Recipe(epochs=8, batch=32, loss="focal", focal_gamma=3.0)
+    config = small(recipe=recipe, norms=("affine",), weight_decays=(1e-3,))
+    [plan] = config.plan(config.data.draw())
+    assert plan.name == "teacher3_L3_w8_focal_affine_wd1e-3_s0_fb71b170"
+    assert plan.config["recipe"]["focusing"] == 3.0
+    assert "focal_gamma" not in plan.config["recipe"]
+    [row] = train_sweep(config, tmp_path, workers=0)
+    assert row["focal_gamma"] == results(tmp_path)[0]["focal_gamma"] == 3.0
+    view = glance(tmp_path / plan.name)
+    epoch, [layer] = remeasure(view.folder, view.manifest)
+    assert (epoch, layer["min_intra"]) == (8, pytest.approx(row["min_intra"], rel=1e-3))
 
 
 def test_runs_of_a_file_are_named_by_its_content_not_its_path(tmp_path: Path) -> None:
