@@ -97,19 +97,31 @@ METRICS: tuple[Metric, ...] = (
     Metric(metrics.cdnv, "NC1", _zero, "variance / squared distance of means"),
     Metric(metrics.nc1_within_variation, "NC1", _zero, "distance to class mean / to global mean"),
     Metric(metrics.nc2_norm_variation_means, "NC2", _zero, "spread of the norms of class means"),
-    Metric(metrics.nc2_norm_variation_weights, "NC2", _zero, "spread of the norms of rows of W"),
-    Metric(metrics.nc2_equiangularity_means, "NC2", _zero, "deviation from equal angles (means)"),
-    Metric(metrics.nc2_equiangularity_weights, "NC2", _zero, "deviation from equal angles (W)"),
-    Metric(metrics.nc2_cosine_std_means, "NC2", _zero, "spread of the cosines of means"),
-    Metric(metrics.nc2_cosine_std_weights, "NC2", _zero, "spread of the cosines of rows of W"),
-    Metric(metrics.nc0_weight_mean, "NC2", _zero, "|sum of rows of W| / its maximum"),
-    Metric(metrics.nc3_self_duality, "NC3", _zero, "distance of directions of mean and row of W"),
     Metric(
-        metrics.nc3_alignment_min, "NC3", _one, "smallest cosine (row of W, mean)", extreme=True
+        metrics.nc2_norm_variation_weights, "NC2", _zero, "spread of the norms of classifier rows"
     ),
-    Metric(metrics.nc3_alignment_mean, "NC3", _one, "mean cosine (row of W, mean)"),
+    Metric(
+        metrics.nc2_equiangularity_means, "NC2", _zero, "deviation from equal angles (class means)"
+    ),
+    Metric(
+        metrics.nc2_equiangularity_weights, "NC2", _zero, "deviation from equal angles (classifier)"
+    ),
+    Metric(metrics.nc2_cosine_std_means, "NC2", _zero, "spread of the cosines of class means"),
+    Metric(
+        metrics.nc2_cosine_std_weights, "NC2", _zero, "spread of the cosines of classifier rows"
+    ),
+    Metric(metrics.nc0_weight_mean, "NC2", _zero, "|sum of classifier rows| / its maximum"),
+    Metric(metrics.nc3_self_duality, "NC3", _zero, "distance of mean and classifier directions"),
+    Metric(
+        metrics.nc3_alignment_min,
+        "NC3",
+        _one,
+        "smallest cosine (classifier row, mean)",
+        extreme=True,
+    ),
+    Metric(metrics.nc3_alignment_mean, "NC3", _one, "mean cosine (classifier row, mean)"),
     Metric(metrics.nc3_frobenius, "NC3", _zero, "|W/|W| - M/|M||²"),
-    Metric(metrics.unc3_duality, "NC3", _zero, "variance of cosine (row of W, centred mean)"),
+    Metric(metrics.unc3_duality, "NC3", _zero, "variance of cosine (classifier row, mean)"),
     Metric(metrics.nc4_ncc_accuracy, "NC4", _one, "accuracy of the nearest class mean"),
     Metric(metrics.nc4_agreement, "NC4", _one, "nearest mean agrees with the network", "both"),
     Metric(metrics.nc4_cosine_accuracy, "NC4", _one, "accuracy of the nearest mean direction"),
@@ -122,7 +134,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(best_loss, "loss", None, "m, smallest loss for these norms", alias="optimal_loss"),
     Metric(metrics.excess_loss, "loss", _zero, "ε = balanced_loss - m"),
     Metric(metrics.alpha, "loss", None, "α, rms feature norm"),
-    Metric(metrics.beta, "loss", None, "β, rms norm of rows of W"),
+    Metric(metrics.beta, "loss", None, "β, rms norm of classifier rows"),
     Metric(metrics.margin, "loss", None, "q_min, smallest logit margin", extreme=True),
     Metric(metrics.normalised_margin, "loss", None, "margin / largest for the norms", extreme=True),
 )
@@ -133,17 +145,21 @@ EXTRAS: tuple[Metric, ...] = (
     Metric(metrics.ncc_error_bound, "NC1", _zero, "bound on errors of the nearest mean"),
     Metric(metrics.gnc2_uniformity, "NC2", _zero, "spread of log distances of means"),
     Metric(metrics.nc2_gram_weights, "NC2", _zero, "distance of W Wᵀ to that of an ETF"),
-    Metric(metrics.minority_cosine, "NC2", _simplex, "mean cosine of rows of W, small classes"),
+    Metric(metrics.minority_cosine, "NC2", _simplex, "mean cosine of rows of small classes"),
     Metric(metrics.nc3_gram, "NC3", _zero, "distance of logits of means to an ETF's"),
     Metric(metrics.rankme, "rank", _classes_minus_one, "effective rank of the features", "scatter"),
     Metric(metrics.lidar, "rank", None, "effective rank of the whitened means", "scatter"),
-    Metric(metrics.stable_rank_weights, "rank", _classes_minus_one, "stable rank of W"),
+    Metric(
+        metrics.stable_rank_weights, "rank", _classes_minus_one, "stable rank of the classifier"
+    ),
 )
 """Metrics on request: they cost more than a pass over C x d numbers, or apply only to some data."""
 
 REFERENCE_METRICS: tuple[Metric, ...] = (
     Metric(metrics.reference_ncc_accuracy, "test", _one, "accuracy of the nearest training mean"),
-    Metric(metrics.reference_ncc_agreement, "test", _one, "nearest training mean agrees with W"),
+    Metric(
+        metrics.reference_ncc_agreement, "test", _one, "nearest training mean agrees with network"
+    ),
     Metric(metrics.strong_test_collapse, "test", _zero, "distance² to the training mean / spread"),
     Metric(metrics.weak_test_collapse, "test", _zero, "distance² to the nearest of C points"),
     Metric(metrics.reference_mean_shift, "test", _zero, "shift² of class means / spread"),
