@@ -19,7 +19,7 @@ from lightning.pytorch.loggers import CSVLogger  # noqa: E402
 from nclab.monitor.lightning import CollapseCallback  # noqa: E402
 
 LAST = "net.7"
-"""What the classifier reads."""
+"""Name of the layer that the classifier reads."""
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated"),

@@ -48,7 +48,7 @@ class Classifier(NamedTuple):
     read: Callable[[], WeightAndBias]
     """Function that returns the current (C, d) weight and (C,) bias."""
     remark: str | None = None
-    """What a user must know about how the classifier was found."""
+    """Remark for the user on how the classifier was found."""
     unit_rows: bool = False
     """Whether it reads directions: the features are then divided by their norms."""
     selection: PositionSelection = "rows"
@@ -71,7 +71,7 @@ class LogitSource(NamedTuple):
     output: int
     selection: PositionSelection = "rows"
     change: Combination | None = None
-    """Factors and offset; None if the result is returned unchanged."""
+    """Factors and offset of the results; None if the model returns a result unchanged."""
     positions: int | None = None
     """Number of positions averaged, if a factor may depend on it, as in a sum."""
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 Pool = Literal["mean", "flatten"]
-"""How the positions of a sample become one row."""
+"""Method that turns the positions of a sample into one row."""
 PositionSelection = Literal["rows", "token", "mean"]
 """Which features produce a head's logits: "rows" those of the usual pooling, "token" those of one
 position of each sample, "mean" the mean over all positions, padded or not."""

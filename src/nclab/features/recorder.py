@@ -90,7 +90,7 @@ class Point(NamedTuple):
     side: str
     """"input" or "output"."""
     call: int | None
-    """Number of the call, from 0; None for every call, in a request."""
+    """Number of the call, from 0; None requests every call."""
 
 
 class WeakTensor:

@@ -17,7 +17,7 @@ class Schedule(Protocol):
 
     @property
     def unit(self) -> Unit:
-        """What is counted: "epochs" or "steps"."""
+        """Unit of the counts: "epochs" or "steps"."""
 
     @property
     def window(self) -> int | None:

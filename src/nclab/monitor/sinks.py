@@ -29,7 +29,7 @@ SHOWN = ("loss", "accuracy", "nc1_trace_ratio", "nc2_equiangularity_means", "nc3
 KIND = "monitor"
 """Kind of the runs that `RecordSink` opens."""
 Exist = Literal["new", "resume", "replace"]
-"""What to do if the folder holds a run."""
+"""Choice for a folder that holds a run already."""
 log = logging.getLogger("nclab.monitor")
 
 
