@@ -42,7 +42,7 @@ def data(offset: float = 3.0, noise: float = 0.5) -> Cloud:
 def shares(labels: Tensor, size: int, *, empty: bool) -> list[Tensor]:
     """Return the rows of each process: unequal numbers, and one class in the first process only.
 
-    With `empty` the last rank has none at all.
+    With `empty` the last process has no rows.
     """
     readers = size - 1 if empty else size
     owner = (torch.arange(len(labels)) % (2 * readers)).clamp_max(readers - 1)
@@ -157,7 +157,7 @@ def work() -> dict[str, Any]:
     unlike.all_reduce()
     results["residuals"] = unlike.residuals is not None
     results["own"] = nclab.measure(model, loader, process_group="local", allow_missing=True).samples
-    results["no null"] = refusal(lambda: nclab.measure(model, loader, shuffled_labels=True))
+    results["shuffled labels"] = refusal(lambda: nclab.measure(model, loader, shuffled_labels=True))
     spoiled = [(rows, labels + 90 * (rank == 1)) for rows, labels in loader]
     results["bad label"] = refusal(lambda: nclab.measure(model, spoiled))
     once = nclab.measure(model, iter(loader) if rank == 1 else loader, cache_bytes=0)

@@ -107,13 +107,13 @@ def test_the_plan_includes_intervals_of_shards(tmp_path: Path) -> None:
 
     rows, labels = cloud(400, 300, 3)[:2]
     save_file({"features": rows, "labels": labels}, tmp_path / "part.safetensors")
-    for door in (
+    for measure_it in (
         lambda **options: nclab.measure_features(rows, labels, **options),
         lambda **options: nclab.measure_shards(tmp_path, workers=0, **options),
     ):
-        assert door(memory="290MB", second_pass=False).samples == 1200
+        assert measure_it(memory="290MB", second_pass=False).samples == 1200
         with pytest.raises(DataError, match=r"intervals and shuffled labels 0\.1"):
-            door(memory="290MB", intervals=True)
+            measure_it(memory="290MB", intervals=True)
     sizes = Sizes(400, 300, observers=10**8)
     assert worker_bytes(sizes, 3) == worker_bytes(sizes._replace(observers=0), 3) + 6 * 10**8
 

@@ -47,9 +47,9 @@ def test_nci_equals_a_loop() -> None:
     centre = features.mean(0)
     for feature, measured in zip(features, detector.predict_features(features), strict=True):
         logits = [float(row @ feature + b) for row, b in zip(weight, bias, strict=True)]
-        own = weight[logits.index(max(logits))]
+        row = weight[logits.index(max(logits))]
         centred = feature - centre
-        expected = float(own @ centred) / float(centred.norm()) + 0.01 * float(feature.abs().sum())
+        expected = float(row @ centred) / float(centred.norm()) + 0.01 * float(feature.abs().sum())
         assert float(measured) == pytest.approx(-expected)
 
 

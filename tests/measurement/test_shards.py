@@ -314,9 +314,9 @@ def test_bad_input_raises_in_one_line(tmp_path: Path) -> None:
     only = tmp_path / "only pickles"
     only.mkdir()
     (only / "part-0.pt").write_bytes(b"")
-    for door in (only, only / "part-0.pt"):
+    for path in (only, only / "part-0.pt"):
         with pytest.raises(DataError, match=r"torch\.load\('.*/only pickles/part-0\.pt'"):
-            nclab.measure_shards(door)
+            nclab.measure_shards(path)
     alone = tmp_path / "b.features.npy"
     np.save(alone, np.zeros((3, 2)))
     with pytest.raises(DataError, match=r"labels next to it in b\.labels\.npy"):

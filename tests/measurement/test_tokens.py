@@ -31,28 +31,28 @@ Row = tuple[list[float], list[float], int]
 def slow(rows: list[Row], min_count: int = 1) -> dict[str, float]:
     """Return all metrics by their definitions, number by number."""
     counts: dict[int, int] = {}
-    for _, _, own in rows:
-        counts[own] = counts.get(own, 0) + 1
+    for _, _, label in rows:
+        counts[label] = counts.get(label, 0) + 1
     rows = [row for row in rows if counts[row[2]] >= min_count]
-    kept = sorted({own for _, _, own in rows})
+    kept = sorted({label for _, _, label in rows})
     dim = len(rows[0][0])
     means = {}
     for c in kept:
-        members = [h for h, _, own in rows if own == c]
+        members = [h for h, _, label in rows if label == c]
         means[c] = [sum(h[i] for h in members) / len(members) for i in range(dim)]
     centre = [sum(means[c][i] for c in kept) / len(kept) for i in range(dim)]
 
-    def apart(one: list[float], other: list[float]) -> float:
-        return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+    def squared_distance(first: list[float], second: list[float]) -> float:
+        return sum((a - b) ** 2 for a, b in zip(first, second, strict=True))
 
-    within = sum(apart(h, means[own]) for h, _, own in rows) / len(rows)
-    between = sum(apart(means[c], centre) for c in kept) / len(kept)
+    within = sum(squared_distance(h, means[label]) for h, _, label in rows) / len(rows)
+    between = sum(squared_distance(means[c], centre) for c in kept) / len(kept)
     loss = right = nearest = 0.0
-    for h, z, own in rows:
+    for h, z, label in rows:
         top = max(z)
-        loss += top + math.log(sum(math.exp(one - top) for one in z)) - z[own]
-        right += z.index(top) == own
-        nearest += min(kept, key=lambda c: apart(h, means[c])) == own
+        loss += top + math.log(sum(math.exp(logit - top) for logit in z)) - z[label]
+        right += z.index(top) == label
+        nearest += min(kept, key=lambda c: squared_distance(h, means[c])) == label
     return {
         "samples": len(rows),
         "num_classes": len(kept),
@@ -75,9 +75,9 @@ def token_rows(
     """Return (B, T, ...) tensors as a list of tokens."""
     rows = []
     for h, z, y in zip(features.tolist(), logits.tolist(), labels.tolist(), strict=True):
-        for one in zip(h, z, y, strict=True):
-            if one[2] != pad:
-                rows.append(one)
+        for row in zip(h, z, y, strict=True):
+            if row[2] != pad:
+                rows.append(row)
     return rows
 
 
@@ -232,12 +232,12 @@ def test_a_model_that_returns_all_logits_only_with_targets() -> None:
 
 @pytest.mark.parametrize("first", [True, False], ids=["logits (B, C, T)", "logits (B, T, C)"])
 def test_logits_in_the_layout_of_the_loss(first: bool) -> None:
-    class Turned(Reader):
+    class OtherLayout(Reader):
         def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
             logits = super().forward(x)
             return logits.transpose(1, 2) if first else logits
 
-    measured = nclab.measure(Turned(), [TOKENS], labels="next").last
+    measured = nclab.measure(OtherLayout(), [TOKENS], labels="next").last
     assert measured.values == nclab.measure(Reader(), [TOKENS], labels="next").last.values
 
 
