@@ -7,28 +7,28 @@ ERRATA = (
         "ji2022, Sec. 2.1 (NC4)",
         "argmin_k ⟨w_k, h⟩.",
         "argmax_k ⟨w_k, h⟩.",
-        "The classifier decides for the largest score.",
+        "The classifier predicts the class with the largest score.",
         ("ji2022/nc4",),
     ),
     Erratum(
         "ji2022, Sec. 2.2 (sizes)",
-        "Both N and n are the number of samples in a class, and in (1) N is that of all samples.",
-        "n in a class, nK in all.",
-        "The formulas with √n are per class.",
+        "N and n both count the samples of a class, and in (1) N counts all samples.",
+        "n samples in a class, nK samples in total.",
+        "In the formulas with √n, n counts the samples of a class.",
     ),
     Erratum(
         "ji2022, Sec. 2.2 (flow)",
         "dW/dt = ∂L/∂W, dH/dt = ∂L/∂H.",
         "dW/dt = −∂L/∂W, dH/dt = −∂L/∂H.",
-        "As printed the loss grows.",
+        "Along the printed flow the loss grows.",
         ("ji2022/sec-2.2-flow",),
         confidence="likely",
     ),
     Erratum(
         "ji2022, Sec. 3.1.1",
         "“Collapsed margin minimize the neural collapse margin.”",
-        "Collapsed points maximise it, among those of their norm.",
-        "Lemma 3.1, which the sentence is about, is an upper bound.",
+        "Collapsed points maximise the margin among all points of their norm.",
+        "The sentence refers to Lemma 3.1, which is an upper bound on the margin.",
     ),
     Erratum(
         "ji2022, Remark 3.1",
@@ -40,7 +40,7 @@ ERRATA = (
     Erratum(
         "ji2022, Lemma 3.2",
         "β is the cosine of (W, H) and (∇_W L, ∇_H L).",
-        "Of (W, H) and −∇L.",
+        "β is the cosine of (W, H) and −∇L.",
         "Lemma 3.3 says that β tends to 1; with +∇L it tends to −1. With −∇L and the constant C "
         "replaced by q_min/‖θ‖², which moves with t, ε = √(2(1 − β)/C) is an equality, and each "
         "multiplier times its slack is at most K/(2eC q_min). The lemma's C is one positive "
@@ -52,30 +52,30 @@ ERRATA = (
         "ji2022, Eq. (9)",
         "(2 + 2e^(−2C²))/(2 + 2e^(−2C²) + 2e^(2C²)).",
         "(2 + 2e^(−2C²))/(2 + e^(−2C²) + e^(2C²)).",
-        "Of the four logits of a sample two are 0, one is 2C² and one −2C².",
+        "The four logits of a sample are 0, 0, 2C² and −2C².",
         ("ji2022/eq-9",),
     ),
     Erratum(
         "ji2022, Eq. (11)",
         "For every ε > 0 the family (10) has a member within ε whose loss is not larger.",
-        "At a fixed C all members near enough have a larger loss; the way down is another "
-        "direction, of negative curvature.",
+        "At a fixed C all members close to the point have a larger loss. The loss falls in another "
+        "direction, which has negative curvature.",
         "To second order in β the partner class of each sample gains more than the others lose.",
         ("ji2022/eq-11",),
     ),
     Erratum(
         "ji2022, Example 3.1 (saddle)",
         "(W′, H′) is a saddle point on the sphere.",
-        "(W, H) is; a strict one.",
-        "(W′, H′) is not even critical.",
+        "(W, H) is a strict saddle point; (W′, H′) is not.",
+        "The gradient on the sphere is not zero at (W′, H′).",
         ("ji2022/example-3.1-saddle",),
     ),
     Erratum(
         "ji2022, Example 3.1 (noise)",
         "With noise, e.g. that of stochastic gradient descent, the bad direction is escaped.",
-        "Noise in all coordinates, if it is large enough, leaves it, and descent from there goes "
-        "to the optimum. Stochastic descent leaves the ray but never the plane of W and H, which "
-        "holds no simplex of four classes.",
+        "Large enough noise in all coordinates leaves the direction, and descent from there "
+        "converges to the optimum. Stochastic descent leaves the ray but never the plane of W and "
+        "H, which contains no simplex of four classes.",
         "Gradients in W are combinations of features, those in H of classifiers, for any batch.",
         ("ji2022/example-3.1-noise",),
     ),
@@ -83,7 +83,7 @@ ERRATA = (
         "ji2022, Remark 3.2",
         "(αW, βH) satisfies the criteria for all real α, β.",
         "For αβ > 0.",
-        "Factors of opposite sign classify everything wrongly, against NC4.",
+        "With factors of opposite sign every sample is misclassified, which contradicts NC4.",
         ("ji2022/remark-3.2",),
     ),
     Erratum(
@@ -100,7 +100,7 @@ ERRATA = (
         "ji2022, Fig. 2 (wording)",
         "(a): “the logarithm of both terms decrease at rate O(1/(log(t)))”; (b) to (d): “Logarithm "
         "of” the quantity “converge approximately at rate O(1/log(t))”.",
-        "Presumably the terms are meant, in all four.",
+        "All four captions presumably mean the terms themselves, not their logarithms.",
         "Section 4 agrees with the caption on (a), but says of (b) to (d) that “the remaining "
         "quantities decrease approximately at rate O(1/(log(t)))”, not their logarithms. The axes "
         "are logarithmic; a straight line of slope −1 over log log t is 1/log t.",
@@ -111,13 +111,14 @@ ERRATA = (
         "ji2022, Sec. 5.2 (other losses)",
         "The results on global optima rely only on Jensen's inequality on the logits and can be "
         "generalised to other losses that are convex in them.",
-        "To losses that treat classes alike and are functions of the margins alone, the "
-        "differences of a sample's own logit and the others, strictly convex and strictly "
-        "decreasing in every one; to the squared hinge while its margin is not reached.",
+        "The results extend to losses that treat classes equally and are strictly convex and "
+        "strictly decreasing functions of the margins, which are the differences between the "
+        "correct logit and the others. They also hold for the squared hinge while its margin is "
+        "not reached.",
         "For the square loss against one-hot labels, without a bias, the optimum is an orthogonal "
-        "frame, not a simplex. The squares of margins less 1 are all 0 at both, and so is the "
-        "squared hinge once its margin is reached: they do not decrease. Below its margin the "
-        "hinge is linear, and three classes on a line are as good as a simplex.",
+        "frame, not a simplex. The square of margins minus 1 is 0 at both, and so is the squared "
+        "hinge once its margin is reached: these losses do not decrease strictly. Below its margin "
+        "the hinge is linear, and three classes on a line have the same loss as a simplex.",
         ("ji2022/sec-5.2-convex",),
         confidence="likely",
     ),
@@ -125,9 +126,9 @@ ERRATA = (
         "ji2022, Sec. 5.2 (weight decay)",
         "Weight decay on homogeneous neural networks is equivalent to gradient descent with "
         "rescaled steps on the unregularised objective.",
-        "On scale-invariant networks, those of degree 0, such as networks with normalisation.",
-        "In a network of positive degree the loss depends on the norm, and so does the direction "
-        "in which it falls; the layer-peeled model itself is a counterexample.",
+        "This holds for scale-invariant networks (degree 0), such as networks with normalisation.",
+        "In a network of positive degree the loss and its gradient direction depend on the norm; "
+        "the layer-peeled model itself is a counterexample.",
         ("ji2022/sec-5.2-decay",),
         confidence="likely",
     ),
