@@ -51,7 +51,7 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class ConjectureSetting:
     """Networks and data on which the conjectures are tested."""
 
     networks: Networks
@@ -66,10 +66,10 @@ class Setting:
 class Config:
     """Settings of the tests; the teacher data are those of figures 3.1 and 3.3."""
 
-    places: tuple[Setting, ...]
+    places: tuple[ConjectureSetting, ...]
 
 
-def _settings(networks: Networks, most: int | None = None) -> tuple[Setting, ...]:
+def _settings(networks: Networks, most: int | None = None) -> tuple[ConjectureSetting, ...]:
     """Return both kinds of data at both depths of the thesis.
 
     Args:
@@ -77,7 +77,7 @@ def _settings(networks: Networks, most: int | None = None) -> tuple[Setting, ...
             The networks with 15 layers are those of Figure 3.3.
     """
     return tuple(
-        Setting(
+        ConjectureSetting(
             networks,
             data,
             layers,

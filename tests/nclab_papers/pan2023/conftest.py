@@ -20,7 +20,7 @@ def numbers(out: Path) -> dict[str, dict[str, Any]]:
     """All five, one after the other in one folder."""
     both: dict[str, Any] = {"seeds": (0, 1), "out": out}
     small: dict[str, Any] = {"networks": TINY, "layers": 4, "weight_decays": DECAYS}
-    places = [conjectures.Setting(TINY, data, 4, DECAYS) for data in ("teacher", "conic")]
+    places = [conjectures.ConjectureSetting(TINY, data, 4, DECAYS) for data in ("teacher", "conic")]
     found = {
         "pan2023_fig31": fig31.run(fig31.Config(**small), **both),
         "pan2023_fig33": fig33.run(fig33.Config(**{**small, "layers": 6}), **both),

@@ -12,7 +12,7 @@ from nclab.claims.tables import for_terminal, verdict_table
 from nclab.records import find_runs
 from nclab.text import as_text
 from nclab_papers.pan2023 import complexity, conjectures, fig31, fig33, norms
-from nclab_papers.pan2023.conjectures import Setting
+from nclab_papers.pan2023.conjectures import ConjectureSetting
 from nclab_papers.pan2023.networks import PAPER, QUICK
 from tests.nclab_papers.pan2023.tiny import DECAYS, TINY, TRAINED, claims_of
 
@@ -72,8 +72,8 @@ def test_presets_share_their_runs() -> None:
         assert 3 in simple.teacher_depths
         places = conjectures.PRESETS[preset].places
         every = [replace(place, most=None) for place in places]
-        assert Setting(one.networks, "teacher", one.layers, one.weight_decays) in every
-        assert Setting(deep.networks, "teacher", deep.layers, deep.weight_decays) in every
+        assert ConjectureSetting(one.networks, "teacher", one.layers, one.weight_decays) in every
+        assert ConjectureSetting(deep.networks, "teacher", deep.layers, deep.weight_decays) in every
 
 
 @pytest.mark.parametrize("name", list(TRAINED))

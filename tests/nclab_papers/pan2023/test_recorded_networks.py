@@ -31,7 +31,7 @@ def test_kept_networks_give_the_same_numbers_elsewhere_and_are_not_trained(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    place = conjectures.Setting(TINY, "teacher", 4, DECAYS)
+    place = conjectures.ConjectureSetting(TINY, "teacher", 4, DECAYS)
     configs = [
         (fig33, fig33.Config(TINY, layers=4, weight_decays=DECAYS)),
         (conjectures, conjectures.Config((place,))),

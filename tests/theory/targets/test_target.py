@@ -48,7 +48,7 @@ def test_search_exchanges_classes_in_the_plane() -> None:
     """One of 24 random starts ends at this value; the others are up to .4 % above."""
     optimum = nclab.target(counts=[20, 10, 5, 3, 2, 1], dim=2, weight_decay=(0.002, 0.002))
     assert optimum.objective == pytest.approx(0.220883725, abs=5.1e-10)
-    assert optimum.proof == "best of 24 starts and of classes exchanged: no proof"
+    assert optimum.proof == "best of 24 starts and exchanges of classes: no proof"
 
 
 def test_balanced_cross_entropy_agrees_with_regularised_optimum() -> None:
