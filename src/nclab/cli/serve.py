@@ -27,7 +27,7 @@ def command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show runs while they train: compare them, pause, go back, open one. Read-only.
+    """Serve a live page that shows and compares runs while they train; it changes nothing.
 
     With --json, print all runs and exit.
 

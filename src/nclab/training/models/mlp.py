@@ -58,7 +58,7 @@ class Shape:
                     f"Expected {name} to be an integer of at least {lowest}, got {value!r}."
                 )
         if self.features is not None and self.layers == 1:
-            raise ModelError(f"Expected 2 layers or more for {self.features} features, got 1.")
+            raise ModelError(f"Expected 2 layers or more with features={self.features}, got 1.")
         if self.activation not in MODULES:
             raise ModelError(
                 f"Expected activation 'relu', 'gelu' or 'tanh', got {self.activation!r}."

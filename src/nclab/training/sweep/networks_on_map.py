@@ -102,7 +102,7 @@ def _bias_penalty(config: dict[str, Any]) -> float:
 
 
 def _row(kind: str, config: dict[str, Any], layer: LayerNumbers) -> Row:
-    """Return coordinates and state of a network."""
+    """Return the coordinates of a network on the map, and its state."""
     C, counts = layer["num_classes"], layer["class_counts"]
     squares = sum(n * a**2 for n, a in zip(counts, layer["class_alpha"], strict=True))
     alpha = math.sqrt(squares / sum(counts))  # over all samples

@@ -17,7 +17,7 @@ from nclab.training.sweep.plan import Axes, FleetPlan, SweepPlan, plan_sweep
 from nclab.training.sweep.rows import Row, rows_of
 
 TRIES = 3
-"""Number of times that a group is started if its process or machine is lost; it resumes."""
+"""Number of times that a group is started if its process or machine is lost."""
 VECTORS = 4
 """Vectors per member: parameters, momenta and a backup of both. Adam needs more."""
 FLOAT_BYTES = 4
@@ -176,7 +176,7 @@ class _Speed:
         self._started: float | None = None
 
     def update(self, progress: Progress) -> None:
-        """Add the progress of one job; its first step was on disk already."""
+        """Add the progress of one job; steps before its first report were on disk."""
         self._first.setdefault(progress.index, progress.step)
         self._done[progress.index] = progress.step
         done = sum(self._done.values())
