@@ -39,14 +39,8 @@ class Hook:
             return None  # what the compiler traces here would become part of the model
         return self._function(*args)
 
-    def __copy__(self) -> "Hook":
-        return Hook()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Hook":
-        return Hook()
-
     def __reduce__(self) -> tuple[type["Hook"], tuple[()]]:
-        return Hook, ()
+        return Hook, ()  # used by copy, deepcopy and pickle
 
 
 def add_pre_hook(module: nn.Module, function: Callable[..., None]) -> RemovableHandle:
