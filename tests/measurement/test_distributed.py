@@ -83,7 +83,7 @@ def test_a_process_group_is_a_subset_of_the_processes(processes: list[dict[str, 
     pair = work.moments(MADE, torch.cat(shares[:2]))
     assert processes[0]["pair"] == processes[1]["pair"] == pair.counts.tolist()
     for result in processes[2:]:
-        assert "Expected a group that this process belongs to" in result["stranger"]
+        assert "Expected a process group that contains this process" in result["stranger"]
 
 
 def test_a_model_is_measured_on_the_parts_of_all_processes(processes: list[dict[str, Any]]) -> None:
