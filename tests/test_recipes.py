@@ -41,7 +41,7 @@ def test_a_paper_is_added_by_its_folder_alone(copy: Path) -> None:
         (copy / name).parent.mkdir(exist_ok=True)
         (copy / name).write_text(code)
     test = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0"]
-    chosen = "me2026 or every_claim_has or every_paper_has or says_what_where"
+    chosen = "me2026 or every_claim_has or every_paper_has or has_a_statement"
     tests = ("tests/claims/test_attacks.py", "tests/claims/test_ledger.py")
     assert "passed" in run(copy, *test, *tests, "-k", chosen)
     output = run(copy, "-m", "nclab", "reproduce", "me2026", "--out", "runs")

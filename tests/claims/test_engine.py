@@ -1,4 +1,4 @@
-"""Networks are trained where the engine says."""
+"""Experiments train their networks on the given engine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +22,8 @@ TRAINING = [
 TRAINING += ["ji2022_fig3", "findings_terminal_phase"]
 
 
-class Elsewhere(Engine):
-    """An engine of three slots that trains nothing and keeps what it is asked."""
+class RecordingEngine(Engine):
+    """Engine with three slots that records its jobs and trains nothing."""
 
     here = False
 
@@ -40,12 +40,12 @@ class Elsewhere(Engine):
 
 
 @pytest.mark.parametrize("name", TRAINING)
-def test_experiments_train_there(
+def test_experiments_train_on_the_given_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(fashion_mnist, "load", lambda **_: None)
     monkeypatch.chdir(tmp_path)
-    engine = Elsewhere()
+    engine = RecordingEngine()
     experiment = find_experiments([name])[name]
     with pytest.raises(NclabError, match="Asked"):
         experiment.run(
@@ -55,8 +55,8 @@ def test_experiments_train_there(
     assert engine.asked["folder"].parent == tmp_path / "runs"
 
 
-def test_a_sweep_has_a_group_a_slot(tmp_path: Path) -> None:
-    engine = Elsewhere()
+def test_a_sweep_is_split_into_one_group_per_slot(tmp_path: Path) -> None:
+    engine = RecordingEngine()
     with pytest.raises(NclabError, match="Asked"):
         train_sweep(small(), tmp_path, engine=engine)
     assert [len(job.arguments[0].plans) for job in engine.jobs] == [2, 1, 1]
@@ -65,7 +65,7 @@ def test_a_sweep_has_a_group_a_slot(tmp_path: Path) -> None:
     assert engine.asked["workers"] == 1  # not 0, which would be this process
 
 
-def test_a_cluster_feeds_no_graphics_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_rejects_graphics_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     with pytest.raises(NclabError, match="Expected device 'cpu' on a cluster, got 'cuda'"):
-        train_sweep(small(), tmp_path, engine=Elsewhere(), device="cuda")
+        train_sweep(small(), tmp_path, engine=RecordingEngine(), device="cuda")

@@ -1,4 +1,4 @@
-"""Verdicts from intervals: where they lie beside the margin, and how many parts there are."""
+"""Verdicts from intervals: position relative to the margin, and number of parts."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def part(mean: float, spread: float, seeds: int = 8, name: str = "step") -> Part
         (0.06, 0.3, Verdict.UNDECIDED),
     ],
 )
-def test_one_part(mean: float, spread: float, verdict: Verdict) -> None:
+def test_the_interval_of_one_part_decides(mean: float, spread: float, verdict: Verdict) -> None:
     assert judge_effects([part(mean, spread)], margin=0.05).verdict is verdict
 
 
@@ -56,13 +56,13 @@ def test_many_parts_have_wider_intervals() -> None:
     assert among["low"] < alone["low"] < alone["high"] < among["high"]
 
 
-def test_one_seed_decides_nothing_and_none_is_open() -> None:
+def test_one_seed_is_undecided_and_no_seed_is_open() -> None:
     assert judge_effects([part(9.0, 0.0, seeds=1)], margin=0.1).verdict is Verdict.UNDECIDED
     assert judge_effects([], margin=0.1).verdict is Verdict.OPEN
     assert judge_effects([Part("none", {})], margin=0.1).verdict is Verdict.OPEN
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+def test_intervals_have_their_nominal_coverage() -> None:
     rng = np.random.default_rng(0)
     found = [t_interval(rng.normal(size=6).tolist()) for _ in range(4000)]
     covered = np.mean([low <= 0 <= high for low, high in found if low is not None])  # type: ignore[misc]
@@ -80,7 +80,7 @@ def test_shares_need_enough_seeds() -> None:
 NOWHERE = Part("elsewhere", {})
 
 
-def test_a_part_that_was_nowhere_measured_leaves_what_the_others_reproduce_undecided() -> None:
+def test_an_unmeasured_part_makes_a_reproduced_claim_undecided() -> None:
     found = judge_effects([part(0.5, 0.1), NOWHERE], margin=0.05)
     assert found.verdict is Verdict.UNDECIDED
     assert found.numbers["missing"] == ["elsewhere"]
@@ -93,18 +93,18 @@ def test_a_part_that_was_nowhere_measured_leaves_what_the_others_reproduce_undec
 @pytest.mark.parametrize(
     ("mean", "verdict"), [(-0.5, Verdict.CONTRADICTED), (0.0, Verdict.NO_EFFECT)]
 )
-def test_what_one_part_refutes_stays_refuted(mean: float, verdict: Verdict) -> None:
+def test_an_unmeasured_part_keeps_a_claim_contradicted(mean: float, verdict: Verdict) -> None:
     assert judge_effects([part(mean, 0.01), NOWHERE], margin=0.05).verdict is verdict
 
 
-def test_a_sentence_about_the_range_of_convergence_misses_nothing_outside_of_it() -> None:
+def test_a_claim_restricted_to_convergence_needs_no_other_parts() -> None:
     found = judge_effects([part(0.5, 0.1), NOWHERE], margin=0.05, where_converged=True)
     assert found == judge_effects([part(0.5, 0.1)], margin=0.05)
     nothing = judge_effects([NOWHERE], margin=0.05, where_converged=True)
     assert nothing.verdict is Verdict.OPEN
 
 
-def test_shares_and_choices_miss_their_parts_too() -> None:
+def test_shares_and_choices_report_unmeasured_parts() -> None:
     always, never = (Share("fails", dict.fromkeys(range(8), one)) for one in (True, False))
     nowhere = Share("elsewhere", {})
     assert judge_shares([always, nowhere]).verdict is Verdict.UNDECIDED
@@ -118,7 +118,7 @@ def test_shares_and_choices_miss_their_parts_too() -> None:
     assert refuted.verdict is Verdict.CONTRADICTED
 
 
-def test_values_that_are_rounded_are_not_known_better_than_their_steps() -> None:
+def test_the_interval_of_rounded_values_is_widened_by_their_step() -> None:
     depths = Part("depth", dict.fromkeys(range(8), 4.0), step=1.0)
     [effect] = judge_effects([depths], margin=0.0).numbers["effects"]
     assert (effect["low"], effect["high"]) == (3.5, 4.5)
@@ -127,7 +127,7 @@ def test_values_that_are_rounded_are_not_known_better_than_their_steps() -> None
     assert judge_effects([few], margin=0.0).verdict is Verdict.UNDECIDED
 
 
-def test_shares_without_spread_have_the_exact_interval_of_their_items() -> None:
+def test_equal_shares_have_the_exact_interval_of_their_trials() -> None:
     """30 of 30: the share is above 1/40 to the power 1/30, the net share above .7686."""
     always = dict.fromkeys(range(6), 1.0)
     [effect] = judge_effects([Part("rises", always, trials=30)], margin=0.8).numbers["effects"]
@@ -143,7 +143,7 @@ def test_shares_without_spread_have_the_exact_interval_of_their_items() -> None:
     assert effect["low"] == pytest.approx(0.025 ** (1 / 30) - 0.5)
 
 
-def test_equal_shares_of_few_seeds_may_be_one_thing_each() -> None:
+def test_equal_shares_of_few_seeds_count_one_trial_per_seed() -> None:
     """However many layers a network has, two networks are two."""
     always = Part("rises", {0: 1.0, 1: 1.0}, trials=156)
     [effect] = judge_effects([always], margin=0.8).numbers["effects"]
@@ -151,7 +151,7 @@ def test_equal_shares_of_few_seeds_may_be_one_thing_each() -> None:
     assert judge_effects([always], margin=0.8).verdict is Verdict.UNDECIDED
 
 
-def test_a_part_that_was_chosen_pays_for_the_others() -> None:
+def test_the_interval_of_a_chosen_part_is_corrected_for_the_choice() -> None:
     one = part(0.5, 0.1)
     alone, chosen = (
         judge_effects([one], margin=0.0, chosen_of=count).numbers["interval"] for count in (1, 4)
@@ -161,7 +161,7 @@ def test_a_part_that_was_chosen_pays_for_the_others() -> None:
     assert chosen == pytest.approx(t_interval(values, 1 - 0.05 / 4))
 
 
-def test_a_part_is_held_to_its_own_margin() -> None:
+def test_a_part_may_have_its_own_margin() -> None:
     own = part(0.3, 0.01)._replace(margin=0.5)
     assert judge_effects([own], margin=0.0).verdict is Verdict.NO_EFFECT
 
@@ -171,11 +171,11 @@ def test_no_effect_is_weaker_than_undecided() -> None:
     assert found.verdict is Verdict.NO_EFFECT
 
 
-def test_no_effect_needs_both_ends_inside() -> None:
+def test_no_effect_needs_both_ends_inside_the_margin() -> None:
     assert judge_effects([part(-0.1, 0.05)], margin=0.1).verdict is Verdict.UNDECIDED
 
 
-def test_an_undecided_choice_leaves_what_others_contradict_undecided() -> None:
+def test_one_undecided_choice_makes_the_claim_undecided() -> None:
     down, open_ = part(-1.0, 0.1), part(-0.1, 1.0)
     found = judge_choices({"a": [down], "b": [open_]}, margin=0.0)
     assert found.numbers["choices"] == {"a": "contradicted", "b": "undecided"}
@@ -190,13 +190,13 @@ def test_intervals_are_simultaneous_over_all_choices() -> None:
         assert (effect["low"], effect["high"]) == pytest.approx(ends)
 
 
-def test_a_spread_over_seeds_that_is_wider_than_the_exact_interval_stays() -> None:
+def test_the_wider_of_both_intervals_of_a_share_is_used() -> None:
     wide = Part("rises", {0: 0.0, 1: 1.0}, trials=1000)
     [effect] = judge_effects([wide], margin=0.0).numbers["effects"]
     assert (effect["low"], effect["high"]) == pytest.approx(t_interval([0.0, 1.0]))
 
 
-def test_two_readings_that_disagree_are_undecided_and_without_seeds_open() -> None:
+def test_readings_that_disagree_are_undecided_and_without_seeds_open() -> None:
     yes, no = (Share("every network", dict.fromkeys(range(8), one)) for one in (True, False))
     found = judge_choices({"nearly": [yes], "exactly": [no]}, margin=0.0)
     assert found.verdict is Verdict.UNDECIDED
@@ -209,7 +209,7 @@ def test_two_readings_that_disagree_are_undecided_and_without_seeds_open() -> No
     )
 
 
-def test_equal_values_decide_where_as_many_seeds_would_decide_a_share() -> None:
+def test_equal_values_decide_from_six_seeds_on() -> None:
     def equal(seeds: int) -> Part:
         return Part("step", dict.fromkeys(range(seeds), 0.5))
 
@@ -220,20 +220,20 @@ def test_equal_values_decide_where_as_many_seeds_would_decide_a_share() -> None:
     assert judge_effects([rounded], margin=0.0).verdict is Verdict.UNDECIDED
 
 
-def test_choices_are_told_apart_by_their_names_not_by_beginnings() -> None:
+def test_choices_are_distinguished_by_their_full_names() -> None:
     up, down = part(1.0, 0.1), part(-1.0, 0.1)
     found = judge_choices({"start 0.1": [up], "start 0.1, big": [down]}, margin=0.0)
     assert found.numbers["choices"] == {"start 0.1": "reproduced", "start 0.1, big": "contradicted"}
 
 
-def test_numbers_that_are_none_are_refused() -> None:
+def test_numbers_that_are_not_finite_raise() -> None:
     with pytest.raises(ValueError, match="finite numbers"):
         judge_effects([Part("step", {0: 1.0, 1: float("nan")})], margin=0.0)
     with pytest.raises(ValueError, match="shares within"):
         judge_effects([Part("rises", {0: 1.5, 1: 0.5}, trials=20)], margin=0.0)
 
 
-def test_effects_say_where_the_source_states_the_size() -> None:
+def test_effects_record_that_the_source_states_the_margin() -> None:
     part = Part("a", {seed: 0.3 + 0.01 * seed for seed in range(8)})
     [effect] = judge_effects([part], margin=0.8, stated=True).numbers["effects"]
     assert effect["stated"] is True
@@ -241,7 +241,7 @@ def test_effects_say_where_the_source_states_the_size() -> None:
     assert "stated" not in effect
 
 
-def test_seeds_are_those_of_the_part_that_is_shown() -> None:
+def test_the_reported_seeds_are_those_of_the_weakest_part() -> None:
     weak = Part("weak", {seed: 0.01 * seed for seed in range(8)})
     strong = Part("strong", {seed: 5 + 0.01 * seed for seed in range(3)})
     numbers = judge_effects([weak, strong], margin=0.1).numbers

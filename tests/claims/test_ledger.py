@@ -1,4 +1,4 @@
-"""The ledger: complete, checked, and judged from numbers alone."""
+"""The ledger is complete, and its verdicts follow from numbers alone."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def test_the_ledger_is_large_and_its_ids_are_unique() -> None:
 
 
 @pytest.mark.parametrize("claim", all_claims(), ids=lambda claim: claim.id)
-def test_every_claim_says_what_where_and_how(claim: Claim) -> None:
+def test_every_claim_has_a_statement_a_source_and_a_check(claim: Claim) -> None:
     paper, _, place = claim.source.partition(", ")
     assert paper in papers()
     assert claim.paper in (paper, "findings")
@@ -56,7 +56,7 @@ def test_formula_links_lead_to_headings() -> None:
     assert set(links) <= anchors
 
 
-def test_lemma_246_fails_for_cosines_and_holds_where_the_mean_is_long() -> None:
+def test_lemma_246_fails_for_cosines_and_holds_for_long_means() -> None:
     numbers = gathered("pan2023/lemma-2.4.6")
     assert numbers["printed"]["violated"] == 1
     assert numbers["printed"]["left"] > 0.99
@@ -95,7 +95,7 @@ def test_the_printed_formulas_of_the_example_are_refuted_with_numbers() -> None:
     assert "+2.1e-05 at beta = -0.01" in eleven.evidence
 
 
-def test_find_takes_beginnings_and_refuses_what_is_unknown() -> None:
+def test_find_accepts_prefixes_and_raises_for_unknown_ids() -> None:
     assert len(find()) == len(all_claims())
     assert [claim.id for claim in find(["ji2022/eq-9"])] == ["ji2022/eq-9"]
     assert len(find(["pan2023/lemma", "pan2023/lemma-2.4.1"])) > 5
@@ -103,7 +103,7 @@ def test_find_takes_beginnings_and_refuses_what_is_unknown() -> None:
         find(["pan2023/lemma-9"])
 
 
-def test_results_of_this_machine_stand_beside_the_recorded_ones(
+def test_local_results_are_added_to_the_recorded_verdicts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = {"ji2022_fig3": SPOILED["ji2022/fig-3a"](IDEAL["ji2022_fig3"])}
@@ -136,7 +136,7 @@ def test_every_result_has_estimate_interval_margin_seeds_and_size(
 ODD_SLOPES: tuple[Any, ...] = (None, [], "steep", float("nan"), float("inf"), {"a": 1})
 
 
-def test_odd_numbers_leave_their_claims_open_and_judge_the_others() -> None:
+def test_numbers_in_an_unknown_format_leave_their_claims_open() -> None:
     [row] = judge_all(local={"ji2022_fig2": {}}, ids=["ji2022/fig-2a"], fresh=True)
     assert row["verdict"] == "open"
     assert row["evidence"] == (
@@ -146,7 +146,7 @@ def test_odd_numbers_leave_their_claims_open_and_judge_the_others() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, [], 3, "text", {}, {"a": 1}, [None], [{}], [3]])
-def test_no_odd_content_of_a_file_raises(odd: Any) -> None:
+def test_no_content_of_a_file_raises(odd: Any) -> None:
     for claim in all_claims():
         for key in ("rows", "per_seed", "depths", "intervals", "networks") if claim.needs else ():
             for numbers in ({key: odd}, {**IDEAL.get(claim.needs, {}), key: odd}):
@@ -155,7 +155,7 @@ def test_no_odd_content_of_a_file_raises(odd: Any) -> None:
 
 
 @pytest.mark.parametrize("slope", ODD_SLOPES)
-def test_odd_slopes_are_never_a_traceback(slope: Any) -> None:
+def test_no_value_of_a_slope_raises(slope: Any) -> None:
     numbers = {"per_seed": [{"slopes": {"nc2_norm_variation_means": slope}}]}
     [row] = judge_all(local={"ji2022_fig2": numbers}, ids=["ji2022/fig-2a"], fresh=True)
     assert row["verdict"] == "open"
@@ -204,7 +204,7 @@ def test_errata_and_verdicts_agree() -> None:
     assert len({erratum.anchor for erratum in errata()}) == len(errata())
 
 
-def test_the_page_of_errata_is_fresh() -> None:
+def test_the_page_of_errata_is_up_to_date() -> None:
     import runpy
 
     expected = runpy.run_path(str(ROOT / "docs" / "build_errata.py"))["page"]()
@@ -213,7 +213,7 @@ def test_the_page_of_errata_is_fresh() -> None:
         assert f"### {erratum.where}\n" in expected
 
 
-def test_the_conic_hull_claim_is_about_the_data_that_are_drawn(
+def test_the_conic_hull_claim_checks_the_drawn_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     claim = CLAIMS["pan2023/def-conic-hull"]
@@ -227,7 +227,7 @@ def test_the_conic_hull_claim_is_about_the_data_that_are_drawn(
     assert claim.check().verdict is Verdict.REFUTED
 
 
-def test_the_network_claim_is_about_the_network_that_is_trained(
+def test_the_network_claim_checks_the_trained_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     claim = CLAIMS["pan2023/def-3.2.1"]
@@ -236,7 +236,7 @@ def test_the_network_claim_is_about_the_network_that_is_trained(
     assert claim.check().verdict is Verdict.REFUTED
 
 
-def test_a_change_that_is_no_number_does_not_support_equation_11() -> None:
+def test_nan_does_not_support_equation_11() -> None:
     numbers = gathered("ji2022/eq-11")
     rows = [{**row, "change": float("nan")} for row in numbers["rows"]]
     verdict = CLAIMS["ji2022/eq-11"].judge({"rows": rows}).verdict
@@ -244,21 +244,21 @@ def test_a_change_that_is_no_number_does_not_support_equation_11() -> None:
 
 
 @pytest.mark.parametrize("name", ["ji2022/sec-1.1-landscape", "ji2022/thm-3.4"])
-def test_a_search_that_finds_too_little_leaves_the_landscape_open(name: str) -> None:
+def test_too_few_critical_points_leave_the_landscape_open(name: str) -> None:
     numbers = gathered(name)
     for count in (0, 3):
         few = {**numbers, "critical": numbers["critical"][:count]}
         assert CLAIMS[name].judge(few).verdict is Verdict.OPEN
 
 
-def test_a_bound_that_says_something_outside_its_regime_refutes_the_remark() -> None:
+def test_a_bound_outside_its_regime_refutes_the_remark() -> None:
     numbers = gathered("pan2023/remark-regime")
     assert numbers["outside"] == 0
     judge = CLAIMS["pan2023/remark-regime"].judge
     assert judge({**numbers, "outside": 1}).verdict is Verdict.REFUTED
 
 
-def test_findings_of_ours_say_whose_they_are() -> None:
+def test_findings_of_ours_are_marked() -> None:
     [row] = judge_all(ids=["findings/layer-peeled-rates"])
     assert (row["ours"], row["source"]) == (True, "ours, after ji2022, Fig. 2")
     [row] = judge_all(ids=["ji2022/fig-2a"])
@@ -266,7 +266,7 @@ def test_findings_of_ours_say_whose_they_are() -> None:
     assert {claim.paper for claim in all_claims() if claim.ours} == {"findings"}
 
 
-def test_beside_an_open_verdict_what_could_be_measured_is_compared() -> None:
+def test_open_verdicts_are_compared_by_what_could_be_measured() -> None:
     def found(there: str) -> Finding:
         return Finding(Verdict.OPEN, f"elsewhere {there}", {"there": there})
 
@@ -307,7 +307,7 @@ def test_beside_an_open_verdict_what_could_be_measured_is_compared() -> None:
         ('{"seeds": 5, "config": [1]}', "KeyError"),
     ],
 )
-def test_damage_is_said_beside_the_recorded_verdict(text: str, why: str, tmp_path: Path) -> None:
+def test_damaged_numbers_leave_the_recorded_verdict(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "ji2022_fig2").mkdir()
     (tmp_path / "ji2022_fig2" / "numbers.json").write_text(text)
     [alone] = judge_all(ids=["ji2022/fig-2a"])
@@ -319,7 +319,7 @@ def test_damage_is_said_beside_the_recorded_verdict(text: str, why: str, tmp_pat
     assert why in here["says"]
 
 
-def test_what_is_near_is_suggested_and_nothing_else() -> None:
+def test_only_a_similar_id_is_suggested() -> None:
     with pytest.raises(NclabError, match=r"got 'PAN2023'\. Did you mean pan2023\?"):
         find(["PAN2023"])
     with pytest.raises(NclabError, match=r"Did you mean pan2023/lemma-2\.4\.6\?"):

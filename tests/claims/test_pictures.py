@@ -1,4 +1,4 @@
-"""Forest plots: one group a claim, one row a part, recorded and here side by side."""
+"""Forest plots have a group per claim and a row per part, for recorded and local effects."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def test_every_part_has_its_interval_and_its_name() -> None:
     assert from_json(to_json(picture)) == picture
 
 
-def test_what_this_machine_found_stands_beside_it() -> None:
+def test_local_effects_are_hollow_rows() -> None:
     here = {"effects": judge_effects([Part("a", {0: 0.1})], margin=0.01).numbers["effects"]}
     [picture] = forest("pan2023_x", [row(here=here)])
     panel = picture.panels[0]
@@ -37,7 +37,7 @@ def test_what_this_machine_found_stands_beside_it() -> None:
     assert rows[1].low is None  # one seed has no interval
 
 
-def test_choices_that_come_out_alike_share_a_row() -> None:
+def test_choices_with_one_verdict_share_a_row() -> None:
     up, down = ([Part("a", {s: sign + 0.01 * s for s in range(8)})] for sign in (1, -1))
     found = judge_choices({"size 1": up, "size 10": down, "size 2": up}, margin=0.0)
     here = {"effects": judge_choices({"size 1": up}, margin=0.0).numbers["effects"]}
@@ -53,7 +53,7 @@ def test_choices_that_come_out_alike_share_a_row() -> None:
     assert "leaves a choice open" in picture.caption
 
 
-def test_margins_are_drawn_beside_their_own_parts() -> None:
+def test_parts_are_grouped_by_margin() -> None:
     first, second = row(), judge_effects([Part("c", {0: 1.0, 1: 1.1})], margin=0.5)
     first["numbers"]["effects"] += second.numbers["effects"]
     [picture] = forest("x", [first])
@@ -67,14 +67,14 @@ def test_no_effects_no_picture() -> None:
     assert forest("tour", []) == []
 
 
-def test_findings_of_ours_are_named_so() -> None:
+def test_findings_of_ours_are_labelled() -> None:
     [picture] = forest("x", [row(ours=True)])
     panel = picture.panels[0]
     assert isinstance(panel, Forest)
     assert panel.groups[0].title == "ours, x: reproduced"
 
 
-def test_the_caption_says_that_something_is_cut_off() -> None:
+def test_the_caption_explains_arrows() -> None:
     wide = judge_effects([Part("a", {0: -9.0, 1: 9.0})], margin=0.01).numbers["effects"]
     [picture] = forest("x", [row(here={"effects": wide})])
     assert "An arrow marks" in picture.caption

@@ -1,4 +1,4 @@
-"""Numbers on disk are made again: right ones are good, a forged one is found behind its seal."""
+"""Recomputation confirms right numbers and detects wrong ones with a valid checksum."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ from tests.training.sweep.small import small
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a sweep, with held-out samples."""
+    """Train a run of a sweep with held-out samples."""
     out = tmp_path_factory.mktemp("sweep")
     config = small(norms=("affine",), weight_decays=(1e-3,))
     selection = dataclasses.replace(config.selection, test_share=0.2, imbalance=2.0)
@@ -26,8 +26,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return find_runs(out)[0]
 
 
-def forged(run: Path, place: Path, change: Any) -> Path:
-    """The same run as its writer would have written it with other numbers: all seals are right."""
+def forged(run: Path, folder: Path, change: Any) -> Path:
+    """Write a run with other numbers, such that all checksums are valid."""
     view = read_run(run)
     manifest = view.manifest
     about: dict[str, Any] = {
@@ -35,23 +35,23 @@ def forged(run: Path, place: Path, change: Any) -> Path:
         "config": manifest.config,
         "seed": manifest.seed,
     }
-    copy = open_run(place / run.name, **about)
+    copy = open_run(folder / run.name, **about)
     with copy:
         for record in view.records:
             copy.append(change(json.loads(json.dumps(record))))
-    journal = (place / run.name / "journal.jsonl").read_bytes()
+    journal = (folder / run.name / "journal.jsonl").read_bytes()
     for file in (run / "checkpoints").iterdir():
         one = dataclasses.replace(read_checkpoint(file), journal_length=len(journal))
         one = dataclasses.replace(one, journal_checksum=zlib.crc32(journal))
-        write_checkpoint(place / run.name, one)
-    return place / run.name
+        write_checkpoint(folder / run.name, one)
+    return folder / run.name
 
 
 def states(run: Path) -> dict[str, str]:
     return {one.file: one.state for one in recompute_run(run)}
 
 
-def test_a_run_is_made_again(trained: Path) -> None:
+def test_the_numbers_of_a_run_are_recomputed(trained: Path) -> None:
     found = {one.file: one for one in recompute_run(trained)}
     assert {name: one.state for name, one in found.items()} == {
         "records": "good",
@@ -74,7 +74,7 @@ def test_a_run_is_made_again(trained: Path) -> None:
         ("alpha", "end", {"summary": "differs"}),
     ],
 )
-def test_a_forged_number_is_found_behind_a_good_seal(
+def test_a_wrong_number_with_a_valid_checksum_is_detected(
     trained: Path, tmp_path: Path, name: str, kind: str, expected: dict[str, str]
 ) -> None:
     def change(record: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def test_a_forged_number_is_found_behind_a_good_seal(
     assert name in done.out
 
 
-def test_what_cannot_be_made_again_is_said(trained: Path, tmp_path: Path) -> None:
+def test_a_network_without_checkpoint_is_unchecked(trained: Path, tmp_path: Path) -> None:
     run = forged(trained, tmp_path, lambda record: record)
     for file in (run / "checkpoints").iterdir():
         file.unlink()

@@ -1,4 +1,4 @@
-"""A paper is a folder: nothing else has to know of it."""
+"""A paper is a folder or an installed package; nothing else lists it."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def test_an_installed_package_is_a_paper(tmp_path: Path) -> None:
 
 
 def shown_in_report(runs: Path) -> None:
-    """The paper, its experiment, its figure and its verdict are on the pages."""
+    """Check that paper, experiment, figure and verdict are on the pages."""
     page = (runs / "report" / "papers" / f"{tiny.KEY}.html").read_text()
     for words in ("On Two and Two", "tiny2026_sum", "The sum", "contradicted", "the sum is 4"):
         assert words in page
@@ -81,7 +81,7 @@ def test_two_papers_of_one_key_are_refused(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("fresh_registry")
-def test_verdicts_older_than_their_numbers_are_stale(
+def test_verdicts_older_than_their_numbers_are_marked_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny.write_folder(tmp_path / "more")

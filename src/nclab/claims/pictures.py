@@ -73,7 +73,7 @@ def mean_curve(rows: Iterable[Row], x: str, line: Line) -> Series:
             value = row[line.value] if isinstance(line.value, str) else line.value(row)
             if value is not None:
                 values.setdefault((row[x], row.get("seed", index)), []).append(float(value))
-    means = [{x: place, "mean": fmean(members)} for (place, _), members in values.items()]
+    means = [{x: position, "mean": fmean(members)} for (position, _), members in values.items()]
     style = (line.label, line.colour, line.style, line.marker)
     return mean_over_seeds(means, x, column("mean"), *style)
 

@@ -148,7 +148,7 @@ def quantities(config: Mapping[str, Any]) -> dict[str, Value]:
         **attacked,
         **noisy,
         AGREEMENT: _field("test_agreement"),
-        "accuracy of the nearest class mean, test": _field("test_centre_accuracy"),
+        "nearest class mean is correct, test": _field("test_centre_accuracy"),
     }
 
 

@@ -218,11 +218,11 @@ def pictures(numbers: Numbers) -> list[Picture]:
         lines: list[Series] = []
         for colour, (reading, shift) in enumerate(((CONVERGED, -0.2), (PERFECT, 0.2))):
             labelled = False
-            for place, (data, layers) in enumerate(settings):
+            for index, (data, layers) in enumerate(settings):
                 values = list(_smallest_e(numbers, name, data, layers, reading).values())
                 if values:
                     label = "" if labelled else reading
-                    lines += _seeds_and_mean(values, place + 1 + shift, label, colour)
+                    lines += _seeds_and_mean(values, index + 1 + shift, label, colour)
                     labelled = True
         panels.append(
             Panel(

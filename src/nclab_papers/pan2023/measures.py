@@ -42,12 +42,12 @@ def _cosines(preset: str) -> Numbers:
     rng = np.random.default_rng(0)
     intra_errors, inter_errors = [], []
     for W, H in zip(*networks(rng, CLOUDS[preset], 4, 5), strict=True):
-        found = _measured(W, H)
+        collapse = _measured(W, H)
         unit = units(H)
         all_pairs = np.einsum("cnd,kmd->cknm", unit, unit).mean((-1, -2))  # (C, C)
-        intra_errors.append(max_abs(found.intra_cosine.numpy() - np.diag(all_pairs)))
+        intra_errors.append(max_abs(collapse.intra_cosine.numpy() - np.diag(all_pairs)))
         inter_errors.append(
-            max_abs((found.inter_cosine.numpy() - all_pairs)[~np.eye(4, dtype=bool)])
+            max_abs((collapse.inter_cosine.numpy() - all_pairs)[~np.eye(4, dtype=bool)])
         )
     apart = np.stack([np.eye(6), -np.eye(6)])
     return {
@@ -89,7 +89,7 @@ def _variability(preset: str) -> Numbers:
     spread = np.square(unit - unit.mean(-2, keepdims=True)).sum(-1).mean(-1)
     same = H[:, :, :1] * np.exp(rng.normal(size=H.shape[:-1]))[..., None]  # one direction a class
     lengths = norms(same)
-    measured = [1 - _measured(np.eye(4, 4), own).intra_cosine.numpy() for own in H[:20]]
+    measured = [1 - _measured(np.eye(4, 4), features).intra_cosine.numpy() for features in H[:20]]
     return {
         "hand_error": relative_error((1 + np.array(measured), 1 + spread[:20])),
         **tally(Inequality(1 - intra, "==", spread, "pan2023, Sec. 2.2", tolerance=EXACT)),
@@ -133,8 +133,8 @@ def _simplex(preset: str) -> Numbers:
             Inequality(inter, ">=", -intra / (classes - 1), "pan2023, Sec. 2.2", tolerance=EXACT)
         )
     frame = simplex_etf(10, 12).numpy()
-    found = _measured(frame, np.repeat(frame[:, None], 4, axis=1))
-    off_diagonal = found.inter_cosine.numpy()[~np.eye(10, dtype=bool)]
+    collapse = _measured(frame, np.repeat(frame[:, None], 4, axis=1))
+    off_diagonal = collapse.inter_cosine.numpy()[~np.eye(10, dtype=bool)]
     return {**tally(*batches), "frame_error": max_abs(off_diagonal + 1 / 9)}
 
 
@@ -199,15 +199,19 @@ def _nearest_mean(preset: str) -> Numbers:
     rng = np.random.default_rng(3)
     accuracies, counted, bounds, collapsed = [], [], [], []
     for W, H in zip(*networks(rng, CLOUDS[preset], 4, 40), strict=True):
-        found = _measured(W, H)
-        accuracy, intra, inter = found.nc4_cosine_accuracy, found.min_intra, found.max_inter
+        collapse = _measured(W, H)
+        accuracy, intra, inter = (
+            collapse.nc4_cosine_accuracy,
+            collapse.min_intra,
+            collapse.max_inter,
+        )
         assert accuracy is not None
         assert intra is not None
         assert inter is not None
         accuracies.append(accuracy)
         nearest = np.einsum("cnd,kd->cnk", units(H), units(units(H).mean(1))).argmax(-1)
         counted.append(float((nearest == np.arange(4)[:, None]).mean()))
-        bounds.append(_accuracy_bound(found.intra_cosine.numpy(), found.inter_cosine.numpy()))
+        bounds.append(_accuracy_bound(collapse.intra_cosine.numpy(), collapse.inter_cosine.numpy()))
         if intra > 0.95 and inter < 0:
             collapsed.append(accuracy)
     both = Inequality(np.array(accuracies), ">=", np.array(bounds), "pan2023, Sec. 2.2")

@@ -192,18 +192,18 @@ def within(name: str, values: BySeed, reach: float) -> list[Part]:
     ]
 
 
-def of_the_source(found: Finding, numbers: Numbers, *, universal: bool = False) -> Finding:
+def of_the_source(finding: Finding, numbers: Numbers, *, universal: bool = False) -> Finding:
     """Return an open verdict if a claim is about other networks than those trained here.
 
     Args:
         universal: the claim is about all networks ("cannot"), so any network may contradict it.
     """
-    if numbers["config"]["networks"]["source"] or found.verdict is Verdict.OPEN:
-        return found
-    if universal and found.verdict is Verdict.CONTRADICTED:
-        return found
-    evidence = f"on other networks than the source's {found.verdict.value}: {found.evidence}"
-    return Finding(Verdict.OPEN, evidence, {**found.numbers, "there": found.verdict.value})
+    if numbers["config"]["networks"]["source"] or finding.verdict is Verdict.OPEN:
+        return finding
+    if universal and finding.verdict is Verdict.CONTRADICTED:
+        return finding
+    evidence = f"on other networks than the source's {finding.verdict.value}: {finding.evidence}"
+    return Finding(Verdict.OPEN, evidence, {**finding.numbers, "there": finding.verdict.value})
 
 
 def ideal_study(rows: Sequence[Row], **config: Any) -> dict[str, Any]:

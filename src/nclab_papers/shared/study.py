@@ -30,7 +30,7 @@ def trained(
     Args:
         fleets: pairs of a setting, which becomes part of the rows, and a sweep.
     """
-    found = train_rows(
+    measured = train_rows(
         [fleet for _, fleet in fleets],
         out / "field",
         measure,
@@ -38,9 +38,9 @@ def trained(
         engine=engine,
     )
     return [
-        {**place, "accuracy": None} | {name: one for name, one in row.items() if name != "why"}
-        for (place, _), own in zip(fleets, found, strict=True)
-        for row in own
+        {**setting, "accuracy": None} | {name: row[name] for name in row if name != "why"}
+        for (setting, _), members in zip(fleets, measured, strict=True)
+        for row in members
     ]
 
 
@@ -57,11 +57,17 @@ def numbers_of(config: Any, seeds: Sequence[int], rows: Sequence[Row]) -> dict[s
 def band(
     rows: Sequence[Row], value: Value, along: str, keys: Sequence[str], label: str, colour: int
 ) -> Series:
-    """A line over a column: the mean of the means of seeds, from the smallest to the largest."""
-    found = []
-    for place in sorted({float(row[along]) for row in rows}):
-        means = list(averaged(by_cell(having(rows, **{along: place}), value, *keys)).values())
+    """Return the mean over seeds against a column, with a band from the smallest to the largest.
+
+    Args:
+        along: column on the horizontal axis.
+        keys: other columns that define a cell; a seed is first averaged over its cells.
+    """
+    points = []
+    for position in sorted({float(row[along]) for row in rows}):
+        cells = by_cell(having(rows, **{along: position}), value, *keys)
+        means = list(averaged(cells).values())
         if means:
-            found.append((place, fmean(means), min(means), max(means)))
-    x, y, low, high = ([one[part] for one in found] for part in range(4))
+            points.append((position, fmean(means), min(means), max(means)))
+    x, y, low, high = ([point[index] for point in points] for index in range(4))
     return Series(label, x, y, low, high, colour=colour, marker="filled")

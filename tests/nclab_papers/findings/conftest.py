@@ -1,4 +1,4 @@
-"""A small data set in place of FashionMNIST, to train and to test."""
+"""A small data set in place of FashionMNIST, for training and testing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Perturbed inputs: against closed forms, and against an adversary that tries every corner."""
+"""Accuracy on perturbed inputs, compared with closed forms and an exhaustive search."""
 
 import itertools
 
@@ -20,7 +20,7 @@ def data(classes: int, dim: int, size: int = 600) -> tuple[torch.nn.Linear, torc
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.02, 0.1, 0.4])
-def test_two_classes_fall_where_the_closed_form_says(radius: float) -> None:
+def test_attacks_on_two_classes_match_the_closed_form(radius: float) -> None:
     model, inputs = data(2, 5)
     labels = torch.arange(len(inputs)) % 2
     gaps = logit_gaps(model(inputs), labels)
@@ -29,7 +29,7 @@ def test_two_classes_fall_where_the_closed_form_says(radius: float) -> None:
     assert found == pytest.approx(float((worst > 0).double().mean()), abs=0.002)
 
 
-def test_more_classes_fall_about_as_often_as_to_every_corner_of_the_cube() -> None:
+def test_attacks_on_more_classes_are_close_to_an_exhaustive_search() -> None:
     model, inputs = data(4, 6)
     labels = model(inputs).argmax(1)
     corners = torch.tensor(list(itertools.product((-0.3, 0.3), repeat=6)))
@@ -41,7 +41,7 @@ def test_more_classes_fall_about_as_often_as_to_every_corner_of_the_cube() -> No
     assert best <= found <= best + 0.02 < 0.9
 
 
-def test_large_logits_are_no_shield() -> None:
+def test_large_logits_do_not_prevent_attacks() -> None:
     model, inputs = data(3, 4)
     labels = model(inputs).argmax(1)
     before = attacked_accuracy(model, inputs, labels, radius=0.2)
@@ -71,7 +71,7 @@ def test_an_adversary_stays_in_the_ball_and_in_the_box() -> None:
     assert torch.cat(seen)[:, 3].abs().max() == 0
 
 
-def test_noise_has_the_accuracy_of_the_normal_distribution() -> None:
+def test_accuracy_with_noise_matches_the_normal_distribution() -> None:
     model, _ = data(2, 5)
     inputs = torch.ones(20_000, 5) * 0.2
     labels = model(inputs).argmax(1)

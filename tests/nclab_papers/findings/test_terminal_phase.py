@@ -1,4 +1,4 @@
-"""Training on: gathered, shown, and judged by paired differences."""
+"""The terminal phase: training, tables, pictures and claims."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_tables_and_pictures_show_both_moments_and_their_difference() -> None:
     assert all("–" in row[1:] for row in terminal_phase.tables({**numbers, "rows": []})[0].rows)
 
 
-def test_seeds_without_a_terminal_phase_are_left_out_and_said() -> None:
+def test_seeds_without_a_terminal_phase_are_counted_in_the_evidence() -> None:
     numbers = ideal_numbers()
     rows = [
         row
@@ -79,7 +79,7 @@ def test_seeds_without_a_terminal_phase_are_left_out_and_said() -> None:
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
-def test_moments_that_are_swapped_are_noticed(claim: Any) -> None:
+def test_exchanged_moments_contradict_the_claims(claim: Any) -> None:
     numbers = ideal_numbers()
     rows = [{**row, **exchanged_moments(row)} for row in numbers["rows"]]
     assert claim.judge(numbers).verdict is Verdict.REPRODUCED
@@ -95,7 +95,7 @@ def test_claims_are_findings_of_ours_with_a_quote_and_a_margin() -> None:
         assert claim.judge(ideal_numbers()).numbers["margin"] == (0.005 if shares else 0.01)
 
 
-def test_presets_have_the_sizes_that_the_page_says() -> None:
+def test_presets_have_the_documented_sizes() -> None:
     paper, quick = PRESETS["paper"], PRESETS["quick"]
     assert (paper.vgg.images, paper.vgg.epochs, paper.mlp.width) == (1000, 200, 300)
     assert paper.weight_decay == 1e-3

@@ -1,4 +1,4 @@
-"""A watched training: both moments, resumed to the same bits, against slow formulas."""
+"""Training beyond interpolation: both moments, resuming, and slow formulas."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ def nothing(*_: object) -> None:
     """A training that nobody watches."""
 
 
-def test_both_moments_are_there_and_the_first_is_that_of_interpolation(tmp_path: Path) -> None:
+def test_the_first_moment_is_that_of_interpolation(tmp_path: Path) -> None:
     train(nothing, tmp_path / "run", TINY, "mlp", 0)
     rows = read_rows(tmp_path / "run", "mlp")
     assert [row["moment"] for row in rows] == ["before", "after"]
@@ -57,7 +57,7 @@ def test_both_moments_are_there_and_the_first_is_that_of_interpolation(tmp_path:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("network", ["vgg", "mlp"])
-def test_a_stopped_run_goes_on_to_the_same_numbers(
+def test_a_stopped_run_resumes_to_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: terminal_training.Network
 ) -> None:
     monkeypatch.setattr(terminal_training, "CHECKPOINT_EVERY", 4)
@@ -76,7 +76,7 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(
     assert read_rows(tmp_path / "parts", network) == rows
 
 
-def test_a_moment_is_what_slow_formulas_say() -> None:
+def test_a_moment_matches_slow_formulas() -> None:
     course = MLPTraining(TINY, 2)
     for _ in range(5):
         course.train_epoch()
@@ -106,7 +106,7 @@ def test_a_moment_is_what_slow_formulas_say() -> None:
     assert found["attacked"][1] <= found["attacked"][0] <= 1
 
 
-def test_test_data_are_fresh_and_of_the_same_teacher() -> None:
+def test_test_data_are_new_samples_of_the_same_teacher() -> None:
     course = MLPTraining(TINY, 0)
     train_data, test, _ = course.data
     assert (len(train_data), len(test)) == (60, 40)
@@ -115,7 +115,7 @@ def test_test_data_are_fresh_and_of_the_same_teacher() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_images_are_tested_on_other_images_that_stay_in_their_frame() -> None:
+def test_test_images_are_different_and_within_the_valid_range() -> None:
     course = VGGTraining(TINY, 0)
     test, box = course.data.test, course.data.box
     assert test.labels.bincount().tolist() == [4] * 10
@@ -126,7 +126,7 @@ def test_images_are_tested_on_other_images_that_stay_in_their_frame() -> None:
     assert moved[:, :, 2:-2, 2:-2].max() > 0
 
 
-def test_a_run_is_named_by_what_it_depends_on() -> None:
+def test_the_name_of_a_run_contains_its_relevant_settings() -> None:
     name = TINY.run_name("mlp", 0)
     assert replace(TINY, vgg=replace(TINY.vgg, epochs=99)).run_name("mlp", 0) == name
     assert replace(TINY, mlp=replace(TINY.mlp, workers=7)).run_name("mlp", 0) == name

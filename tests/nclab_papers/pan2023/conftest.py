@@ -17,7 +17,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def numbers(out: Path) -> dict[str, dict[str, Any]]:
-    """All five, one after the other in one folder."""
+    """Run all five experiments in one folder."""
     both: dict[str, Any] = {"seeds": (0, 1), "out": out}
     small: dict[str, Any] = {"networks": TINY, "layers": 4, "weight_decays": DECAYS}
     places = [conjectures.ConjectureSetting(TINY, data, 4, DECAYS) for data in ("teacher", "conic")]

@@ -1,4 +1,4 @@
-"""Every judge says reproduced for the thesis's own behaviour and not for others."""
+"""Every claim is reproduced by the ideal numbers and not by others."""
 
 import json
 
@@ -17,7 +17,7 @@ BY_NAME = {claim.id: claim for claim in CLAIMS}
 
 
 @pytest.mark.parametrize("name", list(FLAT))
-def test_a_flat_line_neither_rises_nor_falls(name: str) -> None:
+def test_constant_numbers_have_no_effect(name: str) -> None:
     claim = BY_NAME[name]
     found = claim.judge(FLAT[name](ATTACKS.ideal[claim.needs]()))
     along_layers = Verdict.CONTRADICTED  # no network ends above where it began
@@ -46,7 +46,7 @@ def test_one_seed_decides_nothing_and_many_are_counted(claim: Claim) -> None:
     assert claim.judge(numbers | one).verdict is Verdict.UNDECIDED
 
 
-def test_every_claim_has_one_name_and_a_counterexample() -> None:
+def test_every_claim_is_unique_and_has_spoiled_numbers() -> None:
     assert len(BY_NAME) == len(CLAIMS)
     assert set(BY_NAME) <= set(SPOILED)
 

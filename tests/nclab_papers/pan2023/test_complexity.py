@@ -6,7 +6,7 @@ from nclab_papers.pan2023 import attacks, complexity
 from tests.nclab_papers.pan2023.tiny import panel
 
 
-def test_complexity_runs_along_the_teachers_depth() -> None:
+def test_the_axis_is_the_depth_of_the_teacher() -> None:
     picture = complexity.pictures(attacks.complexity())[0]
     assert len(picture.panels) == 3
     assert list(panel(picture).series[0].x) == [1, 3, 6, 9]

@@ -43,7 +43,7 @@ def test_a_network_without_cosines_in_some_layer_is_not_defined() -> None:
         assert not conjectures.is_defined(spoiled)
 
 
-def test_the_conjectures_are_tried_at_both_depths_on_both_data() -> None:
+def test_the_conjectures_are_tested_at_both_depths_on_both_data() -> None:
     for config in conjectures.PRESETS.values():
         places = {(place.data, place.layers) for place in config.places}
         assert places == {("conic", 6), ("conic", 15), ("teacher", 6), ("teacher", 15)}
@@ -60,7 +60,7 @@ def test_other_data_say_nothing_about_a_conjecture() -> None:
     assert "0.05 − e, teacher, 6 layers: -0.35" in teacher.evidence
 
 
-def test_one_hard_place_decides() -> None:
+def test_one_setting_with_a_large_e_decides() -> None:
     numbers = attacks.conjectures()
     for row in numbers["worst"]:
         if row["layers"] == 15:
@@ -70,7 +70,7 @@ def test_one_hard_place_decides() -> None:
     assert found.numbers["weakest"] == "accuracy 0.99 or more, 0.05 − e, conic, 15 layers"
 
 
-def test_a_place_without_any_e_leaves_a_conjecture_undecided() -> None:
+def test_a_setting_without_any_e_leaves_a_conjecture_undecided() -> None:
     numbers = attacks.conjectures()
     numbers["worst"] = [row for row in numbers["worst"] if row["layers"] == 6]
     found = conjectures.grows_with_decay.judge(numbers)
@@ -78,7 +78,7 @@ def test_a_place_without_any_e_leaves_a_conjecture_undecided() -> None:
     assert "not measured: accuracy 0.99 or more, 0.05 − e, conic, 15 layers" in found.evidence
 
 
-def test_a_conjecture_that_fails_only_off_perfect_accuracy_is_a_matter_of_reading() -> None:
+def test_a_conjecture_that_fails_for_one_reading_is_undecided() -> None:
     numbers = attacks.conjectures()
     for row in numbers["worst"]:
         if row["reading"] == conjectures.CONVERGED:
@@ -91,7 +91,7 @@ def test_a_conjecture_that_fails_only_off_perfect_accuracy_is_a_matter_of_readin
     }
 
 
-def test_networks_short_of_accuracy_1_count_for_one_reading_alone() -> None:
+def test_networks_below_accuracy_1_count_for_one_reading_only() -> None:
     def network(decay: float, gap: float, accuracy: float) -> dict[str, Any]:
         layer = {"min_intra": gap, "max_inter": 0.0, "nc4_ncc_accuracy": 1.0}
         return {"weight_decay": decay, "accuracy": accuracy, **layer, "measured": [layer, layer]}

@@ -1,4 +1,4 @@
-"""Figures 1.1, 2.1 and 3.2: the network that is drawn has all its edges, the points their cones."""
+"""Figures 1.1, 2.1 and 3.2: the network has all its edges, the points are in their cones."""
 
 import math
 from itertools import pairwise

@@ -41,7 +41,7 @@ def test_a_failed_run_with_perfect_accuracy_has_not_converged() -> None:
     assert fig31.converges.judge(failed).verdict is Verdict.CONTRADICTED
 
 
-def test_affine_alone_must_not_be_enough() -> None:
+def test_affine_batch_norm_with_little_decay_must_not_collapse() -> None:
     numbers = attacks.fig31()
     for row in numbers["rows"]:
         if row["norm"] == "affine":
@@ -70,7 +70,7 @@ def test_runs_that_failed_do_not_count() -> None:
     assert fig31.converges.judge(numbers).numbers["estimate"] == 1 / 8 - 1 / 2
 
 
-def test_a_part_that_was_nowhere_measured_is_not_reproduced() -> None:
+def test_an_unmeasured_part_is_not_reproduced() -> None:
     numbers = attacks.fig31()
     for row in numbers["rows"]:
         if row["norm"] == "affine":
@@ -81,7 +81,7 @@ def test_a_part_that_was_nowhere_measured_is_not_reproduced() -> None:
         assert "not measured: " in found.evidence
 
 
-def test_less_collapse_at_every_weight_decay_needs_all_of_them() -> None:
+def test_less_collapse_at_every_weight_decay_needs_every_decay() -> None:
     numbers = attacks.fig31()
     for row in numbers["rows"]:
         if row["norm"] == "plain" and row["weight_decay"] == 1e-3:
@@ -95,7 +95,7 @@ def test_less_collapse_at_every_weight_decay_needs_all_of_them() -> None:
     assert fig31.affine_above_plain.judge(numbers).verdict is Verdict.CONTRADICTED
 
 
-def test_steps_outside_of_the_range_of_convergence_are_not_missed() -> None:
+def test_steps_outside_the_range_of_convergence_are_not_required() -> None:
     numbers = attacks.fig31()
     for row in numbers["rows"]:
         if row["norm"] == "affine" and row["weight_decay"] == 1e-2:
@@ -105,7 +105,7 @@ def test_steps_outside_of_the_range_of_convergence_are_not_missed() -> None:
     assert len(found.numbers["effects"]) == 5
 
 
-def test_a_step_that_falls_is_not_tolerated() -> None:
+def test_one_falling_step_contradicts_the_claim() -> None:
     numbers = attacks.fig31()
     for row in numbers["rows"]:
         if row["norm"] == "affine" and row["weight_decay"] == 7e-3:

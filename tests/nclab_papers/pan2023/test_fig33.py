@@ -11,7 +11,7 @@ from tests.nclab_papers.pan2023.tiny import panel
 ETF = "simplex ETF, −1/(C−1)"
 
 
-def test_layers_end_with_what_the_classifier_reads(numbers: dict[str, dict[str, Any]]) -> None:
+def test_the_last_layer_is_the_input_of_the_classifier(numbers: dict[str, dict[str, Any]]) -> None:
     found = numbers["pan2023_fig33"]
     for run in found["runs"]:
         own = [
@@ -49,9 +49,7 @@ def test_the_table_of_figure_33_leaves_out_the_seeds_that_failed() -> None:
     ("flat", "verdict"),
     [((1e-3,), Verdict.UNDECIDED), ((1e-3, 3e-3), Verdict.NO_EFFECT)],
 )
-def test_flat_networks_are_not_hidden_among_many_layers(
-    flat: tuple[float, ...], verdict: Verdict
-) -> None:
+def test_constant_networks_are_detected(flat: tuple[float, ...], verdict: Verdict) -> None:
     numbers = attacks.fig33()
     for row in numbers["rows"]:
         if row["weight_decay"] in flat:
@@ -79,7 +77,7 @@ def test_networks_without_cosines_are_left_out_and_counted() -> None:
         assert "a layer is undefined: 1 converged network" in found.evidence
 
 
-def test_very_few_exceptions_are_very_few() -> None:
+def test_very_few_exceptions_permit_one_step_in_ten() -> None:
     numbers = attacks.fig33()
     for row in numbers["rows"]:
         if row["layer"] == 10 and row["weight_decay"] < 1e-3:  # three networks of six
@@ -95,7 +93,7 @@ def test_very_few_exceptions_are_very_few() -> None:
     assert fig33.intra_rises.judge(numbers).verdict is Verdict.CONTRADICTED
 
 
-def test_layers_that_do_not_classify_do_not_count_as_positive() -> None:
+def test_layers_with_errors_do_not_count_as_positive() -> None:
     numbers = attacks.fig33()
     for row in numbers["rows"]:
         if row["layer"] < 9:
@@ -103,7 +101,7 @@ def test_layers_that_do_not_classify_do_not_count_as_positive() -> None:
     assert fig33.inter_positive.judge(numbers).verdict is Verdict.CONTRADICTED
 
 
-def test_early_layers_at_a_weight_decay_without_converged_networks_are_unknown() -> None:
+def test_early_layers_without_converged_networks_are_unmeasured() -> None:
     numbers = attacks.fig33()
     for run in numbers["runs"]:
         if run["weight_decay"] == 1e-3:

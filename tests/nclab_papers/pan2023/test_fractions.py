@@ -1,4 +1,4 @@
-"""A fraction of the pairs: the judge of its claim, and the networks that it tries."""
+"""The claim about a fraction of the pairs, and the networks that test it."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def judged(**changes: object) -> Verdict:
     return fractions.pairs.judge(numbers() | changes).verdict
 
 
-def test_the_verdict_is_about_every_size_and_about_all_that_is_printed() -> None:
+def test_the_verdict_depends_on_every_size_and_printed_rate() -> None:
     good = numbers()
     assert judged() is Verdict.HOLDS
     rows, grid = good["rows"], good["grid"]
@@ -43,7 +43,7 @@ def test_the_verdict_is_about_every_size_and_about_all_that_is_printed() -> None
 
 
 @pytest.mark.parametrize(("classes", "degree"), [(4, 1), (6, 3), (10, 2)])
-def test_the_raised_pairs_are_alike_and_raised(classes: int, degree: int) -> None:
+def test_the_raised_pairs_have_equal_and_larger_cosines(classes: int, degree: int) -> None:
     pairs = fractions.raised(classes, degree)
     assert (pairs == pairs.T).all()
     assert (pairs.sum(0) == degree).all()

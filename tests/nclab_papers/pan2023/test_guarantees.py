@@ -1,4 +1,4 @@
-"""The guarantees experiment at a tiny size: its numbers, its claims, its pictures, its files."""
+"""The guarantees experiment at a tiny size: numbers, claims, pictures and files."""
 
 import json
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_the_claims_are_judged_from_numbers(numbers: dict[str, Any]) -> None:
     assert telling.numbers["estimate"] > 0
 
 
-def test_a_weight_decay_without_converged_networks_leaves_what_is_telling_undecided() -> None:
+def test_a_decay_without_converged_networks_leaves_the_claim_undecided() -> None:
     numbers = attacks.guarantees()
     for row in numbers["networks"]:
         if row["weight_decay"] == 5e-3:
@@ -97,7 +97,7 @@ def test_a_network_with_affine_batch_norm_is_certified_class_by_class(
     assert row["thesis_intra_lower"] <= 0
 
 
-def test_numbers_and_figures_are_kept(numbers: dict[str, Any], tmp_path: Path) -> None:
+def test_numbers_and_figures_are_written(numbers: dict[str, Any], tmp_path: Path) -> None:
     write_results(guarantees.pictures(numbers), numbers, tmp_path / "run")
     kept = json.loads((tmp_path / "run" / "numbers.json").read_text())
     assert kept["curve"] == numbers["curve"]

@@ -1,4 +1,4 @@
-"""Networks are trained once and shared; everything else is made from the numbers."""
+"""Networks are trained once and shared; tables and pictures are made from the numbers."""
 
 import json
 import runpy
@@ -52,7 +52,7 @@ def test_a_second_call_trains_nothing(out: Path, numbers: dict[str, dict[str, An
     assert {path: path.stat().st_mtime_ns for path in out.rglob("journal.jsonl")} == before
 
 
-def test_an_epoch_of_the_quick_preset_is_one_of_the_thesis_in_small() -> None:
+def test_an_epoch_of_the_quick_preset_resembles_one_of_the_thesis() -> None:
     assert QUICK.batch == PAPER.batch
     assert QUICK.samples % QUICK.batch == PAPER.samples % PAPER.batch == 16
     assert round(PAPER.samples / QUICK.samples) == PAPER.width / QUICK.width == 4
@@ -77,7 +77,7 @@ def test_presets_share_their_runs() -> None:
 
 
 @pytest.mark.parametrize("name", list(TRAINED))
-def test_a_page_is_filled_from_the_numbers(name: str, numbers: dict[str, dict[str, Any]]) -> None:
+def test_tables_are_made_from_the_numbers(name: str, numbers: dict[str, dict[str, Any]]) -> None:
     builder = runpy.run_path(str(ROOT / "docs" / "build_experiments.py"))
     heading = {"preset": "tiny", "seeds": [0], "manifest": {"command": f"nclab reproduce {name}"}}
     section = builder["results"](name, {**numbers[name], **heading})

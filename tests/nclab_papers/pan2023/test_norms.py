@@ -1,4 +1,4 @@
-"""Norms and guarantees of trained networks beside the optimum."""
+"""Norms and guarantees of trained networks, compared with the optimum."""
 
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,13 @@ from nclab_papers.pan2023.networks import last_layers
 from tests.nclab_papers.pan2023.tiny import panel
 
 
-def test_guarantees_are_kept(numbers: dict[str, dict[str, Any]]) -> None:
+def test_networks_satisfy_their_guarantees(numbers: dict[str, dict[str, Any]]) -> None:
     for row in numbers["pan2023_norms"]["rows"]:
         assert row["guarantee_slack"] >= 0
         assert row["guaranteed_min_intra"] <= row["guaranteed_mean_intra"] <= row["mean_intra"]
 
 
-def test_the_guarantee_is_that_of_the_certificate(
+def test_the_guarantee_equals_that_of_the_certificate(
     out: Path, numbers: dict[str, dict[str, Any]]
 ) -> None:
     row = numbers["pan2023_norms"]["rows"][0]
@@ -37,11 +37,11 @@ def test_the_guarantee_is_that_of_the_certificate(
     assert certificate.class_intra_lower.mean() == row["guaranteed_mean_intra"]
 
 
-def test_a_network_without_loss_guarantees_nothing() -> None:
+def test_a_network_without_loss_has_no_guarantee() -> None:
     assert set(norms.guarantee({}).values()) == {None}
 
 
-def test_norms_stand_beside_the_optimum() -> None:
+def test_norms_are_shown_with_the_optimum() -> None:
     picture = norms.pictures(attacks.norms())[0]
     alpha = panel(picture)
     assert list(alpha.series[0].y)[:2] == [8.0, 7.0]

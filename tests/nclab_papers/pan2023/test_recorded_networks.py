@@ -1,4 +1,4 @@
-"""Networks kept with the evidence: laid out elsewhere they give the same numbers, untrained."""
+"""Networks restored from recorded evidence give the same numbers without training."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_kept_networks_give_the_same_numbers_elsewhere_and_are_not_trained(
+def test_restored_networks_give_the_same_numbers_without_training(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
@@ -55,7 +55,7 @@ def test_kept_networks_give_the_same_numbers_elsewhere_and_are_not_trained(
         assert ends[0] == pytest.approx(ends[1], abs=1)
 
 
-def test_networks_of_a_reduced_size_are_not_kept(
+def test_networks_of_a_reduced_size_are_not_recorded(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["nclab", "reproduce", "--preset", "quick"])
@@ -63,7 +63,7 @@ def test_networks_of_a_reduced_size_are_not_kept(
     assert record_networks(PAPER, tmp_path) == 0
 
 
-def test_recorded_networks_are_refused_at_a_reduced_size(tmp_path: Path) -> None:
+def test_recorded_networks_at_a_reduced_size_raise(tmp_path: Path) -> None:
     done = call("reproduce", "tour", "--recorded", "--out", tmp_path / "runs")
     assert done.code == 2
     assert "--preset paper" in done.err

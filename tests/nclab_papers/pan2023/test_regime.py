@@ -1,4 +1,4 @@
-"""Where a guarantee says something: numbers known by hand, and how far a bisection is from them."""
+"""Regime of the guarantees, compared with numbers known by hand."""
 
 import math
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_a_small_excess_alone_is_not_enough(numbers: dict[str, Any]) -> None:
     assert len(draw(limits).axes) == 1
 
 
-def test_the_largest_excess_is_where_the_guarantee_passes_a_half(numbers: dict[str, Any]) -> None:
+def test_at_the_largest_excess_the_guarantee_is_one_half(numbers: dict[str, Any]) -> None:
     for row in numbers["limits"]:
         at = (row["classes"], row["product"])
         assert regime.certified(*at, row["certify"]) >= 0.5
@@ -42,7 +42,7 @@ def test_the_largest_excess_is_where_the_guarantee_passes_a_half(numbers: dict[s
 
 
 @pytest.mark.parametrize(("classes", "product"), [(3, 5.0), (10, 7.0), (100, 10.0)])
-def test_near_the_optimum_it_is_what_the_caption_says(classes: int, product: float) -> None:
+def test_near_the_optimum_the_guarantee_follows_the_caption(classes: int, product: float) -> None:
     """1 − intra is 2(C−1)ε/(mαβ) where ε is small beside the smallest loss m."""
     best = g(product, classes)
     excess = 1e-4 * best / classes
@@ -56,7 +56,7 @@ def test_tables_have_a_row_for_every_regime(numbers: dict[str, Any]) -> None:
     assert all(len(row) == len(table.columns) for row in table.rows)
 
 
-def test_no_excess_is_small_enough_for_a_bound_that_says_nothing() -> None:
+def test_a_vacuous_bound_has_no_largest_excess() -> None:
     assert regime.largest_excess(lambda excess: 0.0) is None
     assert regime.largest_excess(lambda excess: 1.0) == pytest.approx(10.0)
     assert math.isclose(regime.largest_excess(lambda excess: 1 - excess) or 0, 0.5, rel_tol=1e-6)

@@ -20,17 +20,17 @@ TRAINED = {
 }
 
 
-def panel(picture: Picture, place: int = 0) -> Panel:
-    """One panel of a picture."""
-    found = picture.panels[place]
-    assert isinstance(found, Panel)
-    return found
+def panel(picture: Picture, index: int = 0) -> Panel:
+    """Return one panel of a picture."""
+    panel = picture.panels[index]
+    assert isinstance(panel, Panel)
+    return panel
 
 
 def claims_of(module: ModuleType) -> list[Claim]:
-    """The claims in a module."""
+    """Return the claims in a module."""
     return [value for value in vars(module).values() if isinstance(value, Claim)]
 
 
 CLAIMS = [claim for module in (*TRAINED.values(), guarantees) for claim in claims_of(module)]
-"""Every claim about an experiment of the thesis."""
+"""Claims about experiments of the thesis."""

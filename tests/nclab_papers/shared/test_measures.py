@@ -1,4 +1,4 @@
-"""What stays of a network: the metrics themselves, and what belongs to targets."""
+"""Metrics that studies keep of a network, and effective weight decays."""
 
 import math
 
@@ -52,7 +52,7 @@ def test_the_decay_of_features_makes_both_penalties_equal() -> None:
     assert on_weights * float(last.weight.square().sum()) == pytest.approx(on_features * features)
 
 
-def test_features_that_overflow_are_refused() -> None:
+def test_features_that_overflow_raise() -> None:
     one = ended()
     with torch.no_grad():
         one.model.classifier.weight.fill_(float("inf"))
@@ -60,7 +60,7 @@ def test_features_that_overflow_are_refused() -> None:
         collapse(one)
 
 
-def test_half_of_twice_the_samples_is_held_out() -> None:
+def test_held_out_samples_are_as_many_as_training_samples() -> None:
     config = TINY.config("teacher", classes=4, seed=3, weight_decays=(1e-3,), held_out=True)
     train, test = config.draw()
     assert test is not None

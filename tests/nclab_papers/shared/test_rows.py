@@ -1,4 +1,4 @@
-"""Rows of studies: columns, cells that count, and verdicts that wait for a source's networks."""
+"""Rows of studies: columns, cells that count, and claims about other networks."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ ROWS: list[dict[str, Any]] = [
 THEIRS = {"config": {"networks": {"source": False}}}
 
 
-def test_columns_are_rows_again() -> None:
+def test_columns_convert_back_to_rows() -> None:
     assert as_rows({"networks": as_columns(ROWS)}) == ROWS
 
 
@@ -46,7 +46,7 @@ def test_differences_are_of_cells_that_both_have() -> None:
     assert differences(a, b) == {0: 0.0}
 
 
-def test_a_difference_must_be_small_both_ways() -> None:
+def test_an_equivalence_bounds_both_signs() -> None:
     for shift, verdict in ((0.0, "reproduced"), (0.5, "contradicted"), (-0.5, "contradicted")):
         values = {seed: shift + 0.001 * (-1) ** seed for seed in range(8)}
         assert judge_effects(within("x", values, 0.1), margin=0.0).verdict.value == verdict
@@ -57,9 +57,7 @@ STUDIED = [claim.id for claim in claims() if claim.needs in STUDIES]
 
 
 @pytest.mark.parametrize(("sign", "verdict"), [(1, Verdict.OPEN), (-1, Verdict.CONTRADICTED)])
-def test_a_sentence_about_other_networks_is_open_but_cannot_is_not(
-    sign: int, verdict: Verdict
-) -> None:
+def test_a_claim_about_other_networks_is_open_unless_universal(sign: int, verdict: Verdict) -> None:
     found = judge_effects([Part("x", {s: sign + 0.01 * s for s in range(8)})], margin=0.1)
     assert of_the_source(found, THEIRS).verdict is Verdict.OPEN
     told = of_the_source(found, THEIRS, universal=True)
@@ -85,7 +83,7 @@ def test_one_seed_decides_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("column", ["nc0", "nc1", "nc2", "nc3"])
-def test_adamw_that_lags_in_one_measure_is_not_collapsed(column: str) -> None:
+def test_adamw_without_collapse_in_one_metric_is_not_collapsed(column: str) -> None:
     [claim] = [one for one in claims() if one.id == "zhao2026/cannot-emerge"]
     collapsed = SPOILED[claim.id](IDEAL[claim.needs])
     rows = [
@@ -95,7 +93,7 @@ def test_adamw_that_lags_in_one_measure_is_not_collapsed(column: str) -> None:
     assert found.verdict is Verdict.REPRODUCED
 
 
-def test_arms_that_are_exchanged_have_no_lag_however_many_seeds_there_are() -> None:
+def test_exchanged_arms_have_no_effect_for_many_seeds() -> None:
     [claim] = [one for one in claims() if one.id == "zhao2026/cannot-emerge"]
     numbers = SHUFFLED[claim.id](IDEAL[claim.needs])
     rows = [
