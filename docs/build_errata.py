@@ -1,4 +1,4 @@
-"""Builds docs/errata.md from the errata that the claims ledger knows.
+"""Build docs/errata.md from the errata of all papers.
 
 python docs/build_errata.py
 """
@@ -31,7 +31,7 @@ CONFIDENCE = {
 
 
 def entry(erratum: Erratum) -> str:
-    """One erratum as a section."""
+    """Return one erratum as a section."""
     lines = [
         f"\n### {erratum.where}\n",
         f"\n- **Printed:** {erratum.printed}",
@@ -45,13 +45,13 @@ def entry(erratum: Erratum) -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page of errata."""
     parts = [HEADER]
     for key, paper in papers().items():
-        own = [entry(erratum) for erratum in errata() if erratum.paper == key]
-        if own:
+        entries = [entry(erratum) for erratum in errata() if erratum.paper == key]
+        if entries:
             parts.append(f"\n## {key}\n\n{paper.authors}, *{paper.title}* ({paper.year}).\n")
-            parts += own
+            parts += entries
     return "".join(parts)
 
 

@@ -1,7 +1,7 @@
-"""Writes the recorded evidence of the experiments into their pages, tables and pictures.
+"""Write the recorded evidence of the experiments into their pages, tables and pictures.
 
 python docs/build_experiments.py [RUNS [NAME …]] first records the numbers of RUNS as evidence, and
-what is left of its networks at a paper's size, so that another machine can add seeds:
+its networks at a paper's size, so that another machine can add seeds:
 nclab reproduce NAME --preset paper --seeds 5 --recorded.
 """
 
@@ -24,28 +24,28 @@ BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 
 
 def results(name: str, numbers: dict[str, Any]) -> str:
-    """The section of a page: sizes, pictures, tables and verdicts."""
+    """Return the generated section of a page: sizes, pictures, tables and verdicts."""
     judged = judge_experiment(name, numbers)
     shown = [
         f"![{picture.title}](images/{picture.name}.png)\n\n{picture.caption}"
         for picture in pictures_of(name, numbers)
     ]
-    found = [one for one in experiments()[name].tables(numbers) if isinstance(one, Table)]
+    tables = [table for table in experiments()[name].tables(numbers) if isinstance(table, Table)]
     if judged:
-        found.append(verdict_table(judged))
+        tables.append(verdict_table(judged))
     return "\n\n".join(
-        [BEGIN, made_by(numbers), sizes(numbers), *shown, *map(as_markdown, found), END]
+        [BEGIN, made_by(numbers), sizes(numbers), *shown, *map(as_markdown, tables), END]
     )
 
 
 def pictures_of(name: str, numbers: dict[str, Any]) -> list[Picture]:
-    """The pictures of an experiment, and its effects with their intervals."""
+    """Return the pictures of an experiment and its forest plot."""
     judged = judge_experiment(name, numbers)
     return [*experiments()[name].pictures(numbers), *forest(name, judged)]
 
 
 def command(name: str, numbers: dict[str, Any]) -> str:
-    """What makes these numbers again, wherever they were made."""
+    """Return the command that reproduces these numbers on any machine."""
     seeds, presets = numbers["seeds"], numbers.get("presets") or [numbers["preset"]]
     several = len(presets) > 1
     text = f"nclab reproduce {name} --preset {'$preset' if several else presets[0]}"
@@ -54,7 +54,7 @@ def command(name: str, numbers: dict[str, Any]) -> str:
 
 
 def made_by(numbers: dict[str, Any]) -> str:
-    """The command that makes these numbers again, and where they come from."""
+    """Return the command, the commit and the time of these numbers."""
     manifest = numbers["manifest"]
     made = [f"Commit {manifest['commit'][:12]}"] if manifest.get("commit") else []
     if "network_hours" in manifest:
@@ -68,7 +68,7 @@ def made_by(numbers: dict[str, Any]) -> str:
 
 
 def sizes(numbers: dict[str, Any]) -> str:
-    """What was run, in a sentence or two."""
+    """Return the sizes of an experiment in one or two sentences."""
     config, seeds = numbers["config"], ", ".join(map(str, numbers["seeds"]))
     if not {"samples", "inputs", "epochs", "batch"} <= config.keys():
         size = f"{numbers['size']}. " if "size" in numbers else ""
@@ -81,9 +81,9 @@ def sizes(numbers: dict[str, Any]) -> str:
 
 
 def inserted(page: str, section: str) -> str:
-    """A page with the text between its two marks replaced."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    """Replace the text between the two marks of a page."""
+    before, begin, section_and_end = page.partition(BEGIN)
+    _, end, after = section_and_end.partition(END)
     if not (begin and end):
         raise SystemExit(f"Expected the marks {BEGIN} and {END} in the page, in this order.")
     return before + section + after
@@ -104,7 +104,7 @@ def build(name: str) -> Path:
 
 
 def network_hours(runs: Path, numbers: dict[str, Any]) -> dict[str, Any]:
-    """How long the networks of an experiment trained, one core each, pauses included."""
+    """Return the total training time of the networks on one core each, including pauses."""
     found = numbers.get("runs") or numbers.get("rows", [])
     names = {one if isinstance(one, str) else f"fleet/{one['run']}" for one in found if _run(one)}
     folders = [runs / name for name in names]
@@ -116,7 +116,7 @@ def network_hours(runs: Path, numbers: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(one: Any) -> bool:
-    """Whether it names a run: by its folder, or in a row of a sweep."""
+    """Whether a value names a run, as a folder or as a row of a sweep."""
     return isinstance(one, str) or bool(one.get("run"))
 
 

@@ -1,4 +1,4 @@
-"""Builds docs/formulas.md from the `Source:` lines of the docstrings, and typesets them.
+"""Build docs/formulas.md from the `Source:` lines of the docstrings, and typeset the formulas.
 
 python docs/build_formulas.py
 """
@@ -37,8 +37,8 @@ class Formula(NamedTuple):
 
 
 def formulas() -> list[Formula]:
-    """All of them, in the order of files and lines."""
-    found = []
+    """Return all formulas in the order of files and lines."""
+    result = []
     for file in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -49,7 +49,7 @@ def formulas() -> list[Formula]:
                 continue
             formula = re.search(r"\$\$(.+?)\$\$", doc, re.DOTALL)
             limits = re.search(r"^Range: ((?:.+\n?)+?)(?=\n|[A-Z][a-z ]+: |\Z)", doc, re.MULTILINE)
-            found.append(
+            result.append(
                 Formula(
                     key=source[1],
                     place=source[2],
@@ -61,19 +61,19 @@ def formulas() -> list[Formula]:
                     range=" ".join(limits[1].split()) if limits else "",
                 )
             )
-    return found
+    return result
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page of formulas."""
     everything = formulas()
     parts = [HEADER]
     for key, paper in papers().items():
-        own = [formula for formula in everything if formula.key == key]
-        if not own:
+        cited = [formula for formula in everything if formula.key == key]
+        if not cited:
             continue
         parts.append(f"\n## {key}\n\n{paper.authors}, *{paper.title}* ({paper.year}).\n")
-        for formula in own:
+        for formula in cited:
             link = f"[`{formula.name}`](../{formula.file})"
             parts.append(f"\n### {formula.place} · {link}\n\n{formula.summary}\n")
             if formula.formula:
@@ -84,7 +84,7 @@ def page() -> str:
 
 
 def typeset() -> str:
-    """The same with MathML, for pages that are written where no TeX is."""
+    """Return the formulas as JSON with MathML, for report pages without TeX."""
     order = list(papers())
     rows: list[FormulaRow] = [
         {
@@ -102,7 +102,7 @@ def typeset() -> str:
 
 
 def _with_math(text: str) -> str:
-    """A sentence as HTML, with what stands between $ typeset and between backticks as code.
+    """Return a sentence as HTML, with formulas between $ typeset and backticks as code.
 
     >>> _with_math("of `W` < 1")
     'of <code>W</code> &lt; 1'

@@ -1,4 +1,4 @@
-"""Runs the tutorials in a Jupyter kernel and keeps their outputs in them.
+"""Run the tutorials in a Jupyter kernel and store their outputs in the notebooks.
 
 python docs/build_notebooks.py [NOTEBOOK…]
 """
@@ -18,7 +18,7 @@ NOTEBOOKS = sorted(TUTORIALS.glob("*.ipynb"))
 
 
 def executed(file: Path) -> Any:
-    """A notebook with the outputs of a fresh kernel; it stays as it is on disk."""
+    """Return a notebook with the outputs of a new kernel; the file is not changed."""
     notebook = nbformat.read(file, as_version=4)
     quiet = ["--IPKernelApp.log_level=40"]  # it warns of its port, which is open to this machine
     client = NotebookClient(notebook, timeout=300, record_timing=False, extra_arguments=quiet)
@@ -28,7 +28,7 @@ def executed(file: Path) -> Any:
 
 
 def smaller(notebook: Any) -> Any:
-    """Its pictures with 200 colours, which a chart does not miss."""
+    """Reduce the pictures of a notebook to 200 colours, which is enough for charts."""
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             if "image/png" in output.get("data", {}):

@@ -1,4 +1,4 @@
-"""What `mkdocs build` asks while it makes the site: generated pages, links, typeset formulas.
+"""Hooks of `mkdocs build`: generated pages, links and typeset formulas.
 
 Pages stay as a reader of the repository sees them; here links that leave `docs/` find their place
 on the site, tutorials become pages with their outputs, and every module gets its reference.
@@ -51,7 +51,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that are made here."""
+    """Add the generated pages."""
     made: dict[str, str | bytes] = {
         own: _moved((ROOT / name).read_text(), name) for name, own in ROOT_PAGES.items()
     }
@@ -81,12 +81,12 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **kwargs: Any) -> str:
-    """Lead links that work in the repository to their places on the site."""
+    """Rewrite links of the repository as links of the site."""
     return _relinked(markdown, Path("docs", page.file.src_uri).parent)
 
 
 def on_page_content(content: str, *, page: Any, **kwargs: Any) -> str:
-    """Typeset formulas as MathML, which browsers show by themselves."""
+    """Typeset formulas as MathML, which browsers display without a script."""
 
     def typeset(match: re.Match[str]) -> str:
         try:
@@ -100,12 +100,12 @@ def on_page_content(content: str, *, page: Any, **kwargs: Any) -> str:
 
 
 def on_post_page(output: str, **kwargs: Any) -> str:
-    """Name for a screen reader what the theme leaves nameless."""
+    """Add labels for screen readers where the theme has none."""
     return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
 
 
 def _indices(content: str) -> str:
-    """Formulas in the middle of a sentence, h_c or D^{1/2}, with their indices below and above."""
+    """Typeset formulas within a sentence, such as h_c or D^{1/2}, with sub- and superscripts."""
     inside: list[str] = []
     parts = TAG.split(content)
     for place, part in enumerate(parts):
@@ -120,7 +120,7 @@ def _indices(content: str) -> str:
 
 
 def _relinked(markdown: str, folder: Path) -> str:
-    """Links of a page that lies in `folder` of the repository, for the site."""
+    """Rewrite the links of a page from `folder` of the repository for the site."""
     here = folder.relative_to("docs") if folder.parts[:1] == ("docs",) else Path(".")
 
     def lead(match: re.Match[str]) -> str:
@@ -141,7 +141,7 @@ def _relinked(markdown: str, folder: Path) -> str:
 
 
 def _on_site(target: Path) -> tuple[str, str] | None:
-    """Where a file of the repository is on the site, and at which heading; None if as it is."""
+    """Return the page and heading of a repository file on the site; None for other links."""
     name = target.as_posix()
     if name in ROOT_PAGES:
         return ROOT_PAGES[name], ""
@@ -162,7 +162,7 @@ def _on_site(target: Path) -> tuple[str, str] | None:
 
 
 def _reference_link(text: str, target: Path) -> str:
-    """Return a link to the reference of a package or exported name; else the text alone."""
+    """Return a link to the reference of a package or exported name, otherwise the plain text."""
     package = ".".join(target.parts[1:])
     if package in public_names():
         return f"[{text}](@reference/{package}.md)"
@@ -176,12 +176,12 @@ def _reference_link(text: str, target: Path) -> str:
 
 
 def _moved(markdown: str, name: str) -> str:
-    """A page of the root, as one of `docs/`."""
+    """Return a page of the root folder as a page of `docs/`."""
     return _relinked(markdown, Path(name).parent)
 
 
 def _notebook(file: Path) -> Iterator[tuple[str, str | bytes]]:
-    """A tutorial as a page, and its pictures as files beside it."""
+    """Return a tutorial as a page, and its pictures as separate files."""
     stem = file.relative_to(DOCS).with_suffix("").as_posix()
     parts = []
     for cell in nbformat.read(file, as_version=4).cells:
@@ -244,7 +244,7 @@ def _examples() -> str:
 
 
 def _gallery() -> str:
-    """Every picture with the code or the command that draws it."""
+    """Return the gallery: every picture with the code or the command that draws it."""
     parts = ["# Gallery\n\nEvery picture with what draws it.\n\n## From Python\n"]
     for file in sorted(DOCS.rglob("*.ipynb")):
         stem = file.relative_to(DOCS).with_suffix("").as_posix()
@@ -278,7 +278,7 @@ def _gallery() -> str:
 
 
 def _origin(cell: Any, cells: list[Any]) -> list[str]:
-    """The statement that made what a cell draws, `target = …` before `target.plot()`."""
+    """Return the statement that created the plotted object, `target = …` before `target.plot()`."""
     name = re.split(r"\W", cell.source)[0]
     before = [one.source for one in cells[: cells.index(cell)] if one.cell_type == "code"]
     made = [node for source in before for node in ast.parse(source).body]
@@ -287,7 +287,7 @@ def _origin(cell: Any, cells: list[Any]) -> list[str]:
 
 
 def _command_line() -> str:
-    """What every command says of itself."""
+    """Return the page with the help texts of all commands."""
     import typer
     from typer.testing import CliRunner
 

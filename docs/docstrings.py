@@ -1,4 +1,4 @@
-"""Docstrings as Markdown: doctests as blocks of code, `Source:` and its kin as a list."""
+"""Conversion of docstrings to Markdown: doctests become code blocks, `Source:` etc. a list."""
 
 import re
 from typing import Any
@@ -6,20 +6,20 @@ from typing import Any
 from griffe import Extension, Object
 
 FACTS = re.compile(r"^(Source|Range|Invariant to|Cost): ")
-"""Lines of the grammar of a docstring that stand on their own."""
+"""Labels of the lines of a docstring that become list items."""
 
 
 class Docstrings(Extension):
-    """Turns plain docstrings into Markdown when they are read."""
+    """Griffe extension that converts docstrings to Markdown."""
 
     def on_object(self, *, obj: Object, **kwargs: Any) -> None:
-        """Rewrite the docstring of whatever has one."""
+        """Convert the docstring of an object."""
         if obj.docstring is not None:
             obj.docstring.value = as_markdown(obj.docstring.value)
 
 
 def as_markdown(text: str) -> str:
-    """A docstring as Markdown.
+    """Return a docstring as Markdown.
 
     >>> as_markdown("A sum.\\n\\nSource: me, Eq. 1\\nRange: [0, 1]").splitlines()
     ['A sum.', '', '- **Source** me, Eq. 1', '- **Range** [0, 1]']
@@ -40,7 +40,7 @@ def _block(block: str) -> str:
 
 
 def _joined(lines: list[str]) -> list[str]:
-    """Facts, each with the lines that go on with it; what stands before them apart."""
+    """Split text into the part before the first label and the labelled lines with continuations."""
     found: list[str] = []
     for line in lines:
         if FACTS.match(line):

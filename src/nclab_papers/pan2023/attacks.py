@@ -18,6 +18,7 @@ from nclab.claims.attacks import (
     weakened,
 )
 from nclab.claims.claim import Claim
+from nclab_papers.pan2023 import regime
 from nclab_papers.pan2023.conjectures import CONVERGED, PERFECT, smallest, worst_of_seeds
 from nclab_papers.pan2023.fig33 import depth_rows
 from nclab_papers.pan2023.guarantees import Config, curve_row
@@ -575,4 +576,5 @@ ATTACKS = Attacks(
         "findings/guarantees-telling": "a certificate of a trained network; `certify` is tested",
     },
     unnoticed={("pan2023/def-conic-hull", "factor"): "a cone is a cone at every scale"},
+    tiny={"pan2023_regime": regime.Config(classes=(3,), products=(2.0,), excess=(1e-3,))},
 )
