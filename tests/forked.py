@@ -1,4 +1,4 @@
-"""Programs and workers that start as copies of a process which has imported torch, once for all."""
+"""Programs that start as copies of a process which has imported torch, to save time."""
 
 import multiprocessing
 import os
@@ -13,14 +13,14 @@ HEAVY = ["torch", "torch.distributed", "torch.utils.data", "scipy.optimize", "sc
 
 
 def context() -> ForkServerContext:
-    """How such processes are started."""
+    """Return the context that starts such processes."""
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(HEAVY)
     return found
 
 
 class Done(NamedTuple):
-    """How a program has ended."""
+    """Exit code and output of a program."""
 
     returncode: int
     stdout: str
@@ -31,7 +31,7 @@ class Program:
     """`python FILE ARGUMENTS` or `python -m MODULE ARGUMENTS`, with the environment of this one."""
 
     def __init__(self, program: Path | str, *arguments: object, folder: Path) -> None:
-        """Start it; what it says is written into the folder."""
+        """Start the program; its output goes to files in the folder."""
         folder.mkdir(exist_ok=True)
         self._outputs = folder / "stdout", folder / "stderr"
         words = [str(program), *map(str, arguments)]
@@ -40,7 +40,7 @@ class Program:
         self._process.start()
 
     def wait(self, seconds: float = 600.0) -> Done:
-        """Until it has ended."""
+        """Wait for the end of the program."""
         self._process.join(seconds)
         if self._process.is_alive():
             self._process.kill()

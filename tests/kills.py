@@ -1,4 +1,4 @@
-"""Ends a forked process at its n-th change of the disk, or by a signal at some moment."""
+"""End a forked process at its n-th change of the disk, or by a signal at some moment."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ EXPLODED = 9
 
 
 def forked(work: Callable[[], object]) -> int:
-    """Work in a child that shares all that is imported; its id."""
+    """Do work in a forked child; return its process id."""
     child = os.fork()
     if child == 0:
         try:
@@ -25,7 +25,7 @@ def forked(work: Callable[[], object]) -> int:
 
 
 def ends_at(change: int, work: Callable[[], object]) -> bool:
-    """Whether the work has so many changes of the disk; then it has ended before that one."""
+    """End the work before its n-th change of the disk; return whether it has so many changes."""
 
     def armed() -> None:
         left = change
@@ -50,7 +50,7 @@ def ends_at(change: int, work: Callable[[], object]) -> bool:
 
 
 def killed_after(seconds: float, work: Callable[[], object]) -> bool:
-    """Kill the work after a time; whether that came before its end."""
+    """Kill the work after a time; return whether the kill came before its end."""
     child = forked(work)
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)

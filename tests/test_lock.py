@@ -1,4 +1,4 @@
-"""constraints.lock: an exact version for everything that `make setup` installs."""
+"""`constraints.lock` names an exact version for everything that `make setup` installs."""
 
 import re
 import runpy
@@ -34,7 +34,7 @@ def test_it_agrees_with_the_versions_that_were_chosen() -> None:
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the lock is that of Python 3.11")
 def test_it_is_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it, and nothing that a package needs is missing."""
+    """The lock names all installed packages, and no requirement of a package is missing."""
     monkeypatch.syspath_prepend(ROOT / "tools")
     installed = runpy.run_path(str(ROOT / "tools" / "lock.py"))["locked"]()
     assert installed == pins("constraints.lock"), "run make lock"
@@ -50,7 +50,7 @@ def test_every_package_but_torch_is_installed_by_its_hash() -> None:
 
 
 def test_no_step_downloads_what_is_not_checked_but_torch() -> None:
-    """Where the platform is that of the hashes: all by hash, torch by pin, ourselves alone."""
+    """On the platform of the hashes, every download but torch is checked by its hash."""
     steps = runpy.run_path(str(ROOT / "tools" / "install.py"))["steps"]
     checked, torch, own = steps(hashed=True)
     assert {"--require-hashes", "--no-deps"} <= set(checked)

@@ -1,4 +1,4 @@
-"""Progress bars: shown on a terminal, nested in one display, silent elsewhere."""
+"""Progress bars appear on a terminal only, nested in one display."""
 
 import os
 import pty
@@ -25,7 +25,7 @@ assert progress._shared is None
 
 
 def on_a_terminal(script: str, *arguments: object) -> str:
-    """What a person sees on standard error while a script runs."""
+    """Run a script on a terminal; return what appears on standard error."""
     main, terminal = pty.openpty()
     source = str(Path(nclab.__file__).parents[1])
     process = subprocess.Popen(
@@ -122,7 +122,7 @@ for name, measure in doors.items():
 
 
 def test_every_pass_of_a_measurement_is_seen(tmp_path: Path) -> None:
-    """Also the second pass at batches that were kept, and pairs that are a single tile."""
+    """The second pass over kept batches and a single block of pairs also show a bar."""
     shown = on_a_terminal(MEASURING, tmp_path).split("door ")[1:]
     assert [part.split(".")[0] for part in shown] == [
         *("arrays", "batches", "model", "shards", "command"),

@@ -1,1 +1,1 @@
-"""System calls that fail: the n-th one, for all n; `python -m tests.faults.program FOLDER`."""
+"""Failing system calls: `python -m tests.faults.program FOLDER` tries all of them."""

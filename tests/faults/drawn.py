@@ -1,4 +1,4 @@
-"""Figures whose files are made once: what fails here is the disk, and drawing takes longest."""
+"""Figures that are drawn once: this campaign tests the disk, and drawing is slow."""
 
 import io
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from nclab.figures import matplotlib_renderer
 
 
 class Drawn:
-    """A figure as `save` uses it; it remembers the bytes of its files."""
+    """A figure for `save` that remembers the bytes of its files."""
 
     def __init__(self, figure: Any) -> None:
         self._figure, self._made = figure, dict[str, bytes]()
@@ -31,7 +31,7 @@ class Drawn:
 
 @contextmanager
 def drawn_once() -> Iterator[None]:
-    """Every picture of a name is drawn once, in this process or in one that it was forked from."""
+    """Return a figure, drawn only once for each name in this process and its children."""
     made, plain = dict[tuple[str, bool], Drawn](), matplotlib_renderer.draw
 
     def known(picture: Any, dark: bool = False) -> Drawn:

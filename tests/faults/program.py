@@ -1,4 +1,4 @@
-"""Commands whose n-th change of the disk fails, for all n: one line, nothing lost, goes on after.
+"""Let the n-th change of the disk fail, for all n, in six programs; nothing may be lost.
 
 LD_PRELOAD=shim.so python -m tests.faults.program FOLDER [--every K] [--only NAME …]
 """
@@ -35,7 +35,7 @@ DRAWN = "pan2023_drawings"
 
 
 class Scenario(NamedTuple):
-    """Something that writes a folder."""
+    """A program that writes a folder."""
 
     prepare: Callable[[Path], object]
     work: Callable[[Path], None]
@@ -46,11 +46,11 @@ class Scenario(NamedTuple):
 
 
 class Said(Exception):
-    """A command has ended with an error."""
+    """Raised when a command ends with an error."""
 
 
 def command(*words: object) -> None:
-    """One that succeeds, or says one line and ends with 2."""
+    """Run a command that succeeds, or prints one line and ends with exit code 2."""
     done = call(*words)
     if done.code:
         lines = [line for line in done.err.splitlines() if line]
@@ -94,7 +94,7 @@ def reported(folder: Path) -> object:
 
 
 def watched(folder: Path) -> None:
-    """A training whose monitor keeps records."""
+    """Train with a monitor that writes records."""
     import nclab
 
     model = network()
@@ -103,7 +103,7 @@ def watched(folder: Path) -> None:
 
 
 def watched_again(folder: Path) -> object:
-    """One that failed is left as it is, and the next begins beside it."""
+    """Train again: a failed run stays as it is, and the next one gets another folder."""
     if not _finished(folder):
         watched(folder)
     (view,) = _finished(folder)
@@ -128,7 +128,7 @@ def reproduced(folder: Path) -> object:
 
 
 def poisoned(folder: Path) -> None:
-    """After an error of the disk the handle takes no more, so that no hole is left."""
+    """Check that a run refuses records after an error of the disk, so that none is missing."""
     with open_run(folder / "run", kind="demo", config={"steps": 7}, seed=0) as run:
         found = run.resume_latest()
         failed = False
@@ -171,7 +171,7 @@ SCENARIOS = {
 
 
 def attempt(scenario: Scenario, folder: Path, number: int, mode: str) -> str:
-    """How the work ended whose n-th change fails: `done`, `said` or `never`, else by what error."""
+    """Return how the work ended when its n-th change failed: `done`, `said` or `never`."""
     told = folder.with_suffix(".told")
 
     def failing() -> None:
@@ -194,7 +194,7 @@ def attempt(scenario: Scenario, folder: Path, number: int, mode: str) -> str:
 
 
 def attack(name: str, root: Path, every: int) -> dict[str, int]:
-    """Every n-th change of one scenario, in both modes; counts of how it ended."""
+    """Let every n-th change of a scenario fail, in both modes; count how the attempts ended."""
     scenario, counts = SCENARIOS[name], {"faults": 0, "said": 0, "done": 0}
     reference = root / name / "undisturbed"
     reference.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The n-th change of a folder fails: by a library that stands before libc, or in Python."""
+"""Let the n-th change of a folder fail, by a library loaded before libc or in Python."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ CHANGES = ("open", "write", "fsync", "ftruncate", "replace", "rename", "unlink",
 
 
 def build(folder: Path) -> Path | None:
-    """The library, None where nothing compiles it."""
+    """Compile the library; return None if there is no compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     library = folder / "shim.so"
     if compiler is None:
@@ -24,7 +24,7 @@ def build(folder: Path) -> Path | None:
 
 
 class Faults:
-    """Armed in a forked child, which then works until it ends."""
+    """Faults of a forked child; they stay armed until it ends."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
@@ -32,7 +32,7 @@ class Faults:
         self._library, self._seen = library, 0
 
     def arm(self, folder: Path, number: int, error: int, *, for_ever: bool) -> None:
-        """Let the n-th change fail, or all from then on."""
+        """Let the n-th change fail, or all changes from the n-th on."""
         if self.by_library:
             self._library.faults_arm(os.fsencode(folder), ctypes.c_long(number), error, for_ever)
             return
@@ -41,7 +41,7 @@ class Faults:
 
     @property
     def seen(self) -> int:
-        """Changes of the folder so far."""
+        """Return the number of changes of the folder so far."""
         return int(self._library.faults_seen()) if self.by_library else self._seen
 
     def _failing(
@@ -58,7 +58,7 @@ class Faults:
 
 
 def _path(given: tuple[Any, ...]) -> str:
-    """Of what a call is about: its last path, or the file of its descriptor."""
+    """Return the path that a call changes: its last argument, or the file of its descriptor."""
     paths = [os.fspath(one) for one in given if isinstance(one, str | os.PathLike)]
     if paths:
         return str(paths[-1])

@@ -1,4 +1,4 @@
-"""Every write and every delete may fail: one line, nothing lost, and the next run goes on."""
+"""Every system call that writes or deletes may fail: one line, no loss, and the next run works."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from tests.faults.shim import build
 
 
 def attacked(folder: Path, *options: object) -> dict[str, dict[str, int]]:
-    """The program under the library that makes calls fail; how the scenarios ended."""
+    """Run the program with the library that makes calls fail; return how the scenarios ended."""
     library = build(folder)
     preloaded = {} if library is None else {"LD_PRELOAD": str(library)}
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # hundreds of flushes

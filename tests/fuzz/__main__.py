@@ -1,10 +1,9 @@
 """`make fuzz`, or `python -m tests.fuzz [CAMPAIGN …] [--count N] [--workers N] [--again NUMBER]`.
 
-Attack number N of a campaign is the same wherever it is made. What was done is kept in the folder
-`fuzz`, so that a campaign goes on where it was stopped, with the numbers of the attacks that found
-something and what they found. Workers share a campaign in blocks, which are counted in their order:
-one that is stopped before its end is made again, and none is counted twice. `--from` begins a
-stretch elsewhere, with notes of its own: for several machines.
+Attack number N of a campaign is the same on every machine. The folder `fuzz` stores the progress of
+a campaign, so that the campaign continues where it stopped, and the attacks that found something.
+Workers share a campaign in blocks. A block that is stopped before its end is repeated, and no block
+is counted twice. `--from` starts elsewhere with separate progress, for several machines.
 """
 
 import argparse
@@ -45,7 +44,7 @@ CAMPAIGNS: dict[str, Campaign] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Run the campaigns; 1 where one of them found something."""
+    """Run the campaigns; return 1 if one of them found something."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("campaign", nargs="*", choices=[[], *CAMPAIGNS], help="default: all")
     parser.add_argument("--count", type=int, default=10_000, help="attacks of each campaign")
@@ -64,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def victims() -> tempfile.TemporaryDirectory[str]:
-    """A folder for what is attacked."""
+    """Return a folder for the attacked files."""
     return tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
 
 
@@ -103,7 +102,7 @@ def _begin(name: str, folder: str) -> None:
 
 
 def _attacked(block: range) -> tuple[int, dict[str, str]]:
-    """How many attacks of a block were noticed, and what was found by which."""
+    """Run a block of attacks; return how many were noticed, and what each bad one did."""
     ((name, attack),) = _own
     noticed, bad = 0, {}
     for number in block:

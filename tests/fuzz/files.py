@@ -1,4 +1,4 @@
-"""Files of arrays, damaged or hostile: an error of ours or a measurement, within bounds."""
+"""Damaged and hostile files of arrays give an error of nclab or a measurement, within bounds."""
 
 import gzip
 import io
@@ -35,7 +35,7 @@ def _saved(save: Callable[..., None], **arrays: Any) -> bytes:
 
 
 def originals() -> dict[str, bytes]:
-    """Good files of every kind, by name."""
+    """Write good files of every kind; return them by name."""
     rows = np.random.default_rng(0)
     features = rows.normal(size=(12, 4)).astype(np.float32)
     labels = np.arange(12) % 3
@@ -62,7 +62,7 @@ def originals() -> dict[str, bytes]:
 
 
 def use(path: Path) -> None:
-    """Everything that a user's file goes through."""
+    """Read and measure a file like a user."""
     if ".idx" in path.name:
         read_idx(path)
     elif path.suffix == ".npy":
@@ -78,13 +78,13 @@ def use(path: Path) -> None:
 
 
 def campaign(folder: Path) -> Callable[[random.Random], bool]:
-    """Attacks on good files of every kind; each tells whether the file was refused."""
+    """Return an attack on good files of every kind; it returns whether the file was refused."""
     good = originals()
     return lambda chance: attack(chance, good, folder)
 
 
 def attack(chance: random.Random, originals: dict[str, bytes], folder: Path) -> bool:
-    """One damaged file; whether it was refused. Fails where it is refused in other words."""
+    """Damage one file; return whether it was refused. Fail if another error than ours is raised."""
     name = chance.choice(sorted(originals))
     content = originals[name]
     for _ in range(chance.choice((1, 1, 2, 4))):

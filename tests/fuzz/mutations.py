@@ -1,4 +1,4 @@
-"""Small changes of bytes, drawn by chance."""
+"""Small random changes of bytes."""
 
 import random
 import re
@@ -40,7 +40,7 @@ ODD = (b"0", b"1", b"-1", b"7", b"255", b"65535", b"4294967295", b"1844674407370
 
 
 def renumbered(chance: random.Random, content: bytes) -> bytes:
-    """One number written in digits, as in headers, replaced by an odd one."""
+    """Replace one number written in digits, as in headers, by an odd one."""
     found = list(NUMBER.finditer(content[:4096]))
     if not found:
         return flipped(chance, content)
@@ -53,7 +53,7 @@ def cut(chance: random.Random, content: bytes) -> bytes:
 
 
 def stamped(chance: random.Random, content: bytes) -> bytes:
-    """A field of 2, 4 or 8 bytes, as archives have them, replaced by an odd value."""
+    """Replace a binary field of 2, 4 or 8 bytes, as in archives, by an odd value."""
     width = chance.choice((2, 4, 8))
     place = chance.randrange(max(1, len(content) - width))
     value = chance.choice((0, 1, 2**15, 2**31 - 1, 2**32 - 1, 2**63 - 1)) % 2 ** (8 * width)

@@ -1,4 +1,4 @@
-"""Journals, damaged: what was changed is not read, what is whole is, and what is gone is said."""
+"""Damaged journals: no changed record is read, and every intact one is."""
 
 import random
 import warnings
@@ -13,7 +13,7 @@ from tests.records.test_run import start
 
 
 def campaign(folder: Path) -> Callable[[random.Random], bool]:
-    """Attacks on one journal; each tells whether it changed a byte."""
+    """Return an attack on one journal; it returns whether a byte changed."""
     truth = written(folder / "run")
     content = (folder / "run" / "journal.jsonl").read_bytes()
     return lambda chance: attack(chance, content, folder / "run", truth)
@@ -36,7 +36,7 @@ MUTATIONS = (*BYTES, moved_lines)
 
 
 def written(folder: Path) -> list[dict[str, Any]]:
-    """A run with some records; what it holds."""
+    """Write a run with some records; return the records."""
     with start(folder) as run:
         for step in range(6):
             layer = {"layer": "fc", "min_intra": 0.9 + step / 100, "intra": [0.9, 1.0]}
@@ -47,21 +47,21 @@ def written(folder: Path) -> list[dict[str, Any]]:
 
 
 def attack(chance: random.Random, content: bytes, folder: Path, truth: list[Any]) -> bool:
-    """One mutation of a journal; whether it changed a byte. Fails where a reader is deceived."""
+    """Change a journal; return whether a byte changed. Fail if a reader is deceived."""
     changed = chance.choice(MUTATIONS)(chance, content)
     (folder / "journal.jsonl").write_bytes(changed)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        view, tail = read_run(folder), JournalReader(folder)
-        followed = tail.poll()
+        view, reader = read_run(folder), JournalReader(folder)
+        followed = reader.poll()
     assert all(record in truth for record in view.records), "a changed record was read"
     assert followed == view.records
     lost = truth[: len(view.records)] != view.records
     if lost:
         assert view.problem, "records are gone from the middle without a word"
         torn = not changed.endswith(b"\n")
-        assert tail.problem == view.problem or (torn and "torn" in view.problem)
-    assert bool(tail.problem) == any(one.category is NclabWarning for one in told)
+        assert reader.problem == view.problem or (torn and "torn" in view.problem)
+    assert bool(reader.problem) == any(one.category is NclabWarning for one in caught)
     good = {line for line in content.split(b"\n") if line}
     whole = [line for line in changed[: changed.rfind(b"\n") + 1].split(b"\n") if line in good]
     if len(set(whole)) == len(whole) and whole == sorted(whole, key=content.index):

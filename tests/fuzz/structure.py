@@ -1,4 +1,4 @@
-"""Files of JSON and records, whole, that say something else: own errors, and every view goes on."""
+"""Valid JSON with wrong content: only errors of nclab are raised, and every view still works."""
 
 import copy
 import json
@@ -26,7 +26,7 @@ SPOILED = "spoiled"
 
 
 def campaign(folder: Path) -> Callable[[random.Random], bool]:
-    """Attacks on a folder of experiments and runs; each tells whether it changed anything."""
+    """Return an attack on a folder of experiments and runs; it returns whether anything changed."""
     root = reproduced(folder / "runs", images=False)
     files = [path for path in sorted(root.rglob("*.json")) if path.name != "state.json"]
     files += sorted(root.rglob("state.json"))
@@ -38,7 +38,7 @@ def campaign(folder: Path) -> Callable[[random.Random], bool]:
 def attack(
     chance: random.Random, root: Path, contents: dict[Path, bytes], records: list[Any]
 ) -> bool:
-    """One file, or one record of a run, made to say something else; fails by a foreign error."""
+    """Change the content of one file or one record; fail if another error than ours is raised."""
     if chance.random() < 0.5:
         path = chance.choice(list(contents))
         value, sealed = load_checked_json(contents[path])
@@ -62,7 +62,7 @@ def attack(
 
 
 def _written(value: Any, sealed: bool) -> bytes:
-    """As a writer puts it, but for what it would refuse."""
+    """Return a line as a writer would append it, without the writer's checks."""
     if sealed and isinstance(value, dict):
         known = {name: one for name, one in value.items() if name != "check"}
         try:
@@ -73,7 +73,7 @@ def _written(value: Any, sealed: bool) -> bytes:
 
 
 def mutated(chance: random.Random, value: Any) -> Any:
-    """A copy in which one to three parts are gone, of another kind, elsewhere or deeply nested."""
+    """Return a copy with one to three parts missing, moved, deeply nested or of other types."""
     whole = [copy.deepcopy(value)]
     for _ in range(chance.choice((1, 1, 2, 3))):
         place, key = _somewhere(chance, whole)
@@ -95,7 +95,7 @@ def mutated(chance: random.Random, value: Any) -> Any:
 
 
 def _somewhere(chance: random.Random, whole: list[Any]) -> tuple[Any, Any]:
-    """A list or an object within a value, and a key of it."""
+    """Return a random list or object within a value, and one of its keys."""
     place: Any = whole
     key: Any = 0
     while isinstance(place[key], dict | list) and place[key] and chance.random() < 0.75:
@@ -110,7 +110,7 @@ _watchers: dict[Path, Watcher] = {}
 
 
 def look(chance: random.Random, root: Path) -> None:
-    """Some of the views of a folder; a foreign error gets through."""
+    """Render some of the views of a folder; errors of other kinds than ours are raised."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NclabWarning)
         _watchers.clear()
@@ -142,7 +142,7 @@ def read_whole(root: Path) -> None:
 
 
 def watcher_of(root: Path) -> Watcher:
-    """As the live page keeps it; views of one attack share it."""
+    """Return the watcher of the live page, shared by all views of one attack."""
     if root in _watchers:
         return _watchers[root]
     watcher = _watchers[root] = Watcher(root)
@@ -153,7 +153,7 @@ def watcher_of(root: Path) -> Watcher:
 
 
 def compared(root: Path) -> None:
-    """What the live page draws of all runs."""
+    """Make what the live page draws of all runs."""
     watcher = watcher_of(root)
     compact_json(watcher.list_runs())
     for selection in (Selection("min_intra"), Selection("loss", "every", "step", ("cdnv",))):
@@ -164,7 +164,7 @@ def compared(root: Path) -> None:
 
 
 def each_run(root: Path) -> None:
-    """The pages of runs."""
+    """Render the pages of runs."""
     watcher = watcher_of(root)
     for slug in watcher.runs:
         compact_json(watcher.run(slug))
@@ -172,7 +172,7 @@ def each_run(root: Path) -> None:
 
 
 def papers(root: Path) -> None:
-    """The pages of papers and claims, and the files behind them."""
+    """Render the pages of papers and claims, and make the files behind them."""
     watcher = watcher_of(root)
     for name in ("claims.html", *(f"papers/{key}.html" for key in watcher.content.papers)):
         assert watcher.render(name)

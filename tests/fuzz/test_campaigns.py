@@ -1,4 +1,4 @@
-"""A short stretch of every campaign; `make fuzz` goes on for as long as you like."""
+"""A short part of every campaign; `make fuzz` runs as many attacks as you like."""
 
 import json
 import random

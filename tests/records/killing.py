@@ -1,8 +1,8 @@
-"""A small writer that is killed: at random moments, or at every single change of the disk.
+"""Kill a small writer at random moments, and at every single change of the disk.
 
 python -m tests.records.killing FOLDER [--steps 7]
 
-With 100 steps it is killed about a thousand times.
+With 100 steps there are about a thousand kills.
 """
 
 import argparse
@@ -26,7 +26,7 @@ CHANGES = ("open", "write", "pwrite", "fsync", "replace", "unlink", "ftruncate",
 
 
 def train(folder: Path, *, steps: int, every: int) -> None:
-    """A run whose every number depends on all before: weights and a generator."""
+    """Train a run in which every number depends on all numbers before it."""
     with open_run(folder, kind="demo", config={"steps": steps}, seed=0) as run:
         if run.finished:
             return
@@ -46,7 +46,7 @@ def train(folder: Path, *, steps: int, every: int) -> None:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file that must be the same: all but the times of day and the process."""
+    """Return the files whose bytes must not depend on kills: all but times and process ids."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -59,7 +59,7 @@ def long(folder: Path) -> None:
 
 
 def kill_at_random(folder: Path, kills: int, duration: float) -> int:
-    """Kill and start again; how often the kill came before the end."""
+    """Kill and restart the writer; return how often the kill came before its end."""
     chance, hits = random.Random(0), 0
     for _ in range(kills):
         hits += killed_after(chance.uniform(0, duration / kills), lambda: long(folder))
@@ -67,7 +67,7 @@ def kill_at_random(folder: Path, kills: int, duration: float) -> int:
 
 
 class Bomb:
-    """Ends the process at its n-th change of the disk, a write after half of its bytes."""
+    """Ends the process at its n-th change of the disk; a write stops after half of its bytes."""
 
     def __init__(self, folder: Path, countdown: int, *, power: bool) -> None:
         self.journal, self.left, self.power = folder / "journal.jsonl", countdown, power
@@ -99,7 +99,7 @@ class Bomb:
         return changed
 
     def cut_power(self) -> None:
-        """What was not flushed is lost: zeros in the journal, nothing in the heartbeat."""
+        """Lose what was not flushed: the journal gets zeros, the heartbeat becomes empty."""
         size = self.size()
         if size > self.on_disk:
             with self.journal.open("r+b") as stream:
@@ -112,7 +112,7 @@ class Bomb:
 def kill_everywhere(
     root: Path, work: Callable[[Path], None], wanted: dict[str, bytes], *, power: bool
 ) -> int:
-    """Kill at every change of the disk, start again; how many there are."""
+    """Kill at every change of the disk and restart; return the number of changes."""
     for countdown in range(1, 10_000):
         folder = root / str(countdown)
 

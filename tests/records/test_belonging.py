@@ -1,4 +1,4 @@
-"""Files of a run that belong to another run, or have lost lines at a line's end, are noticed."""
+"""Files of another run, and journals that lost lines at their end, are noticed."""
 
 import shutil
 import warnings
@@ -16,7 +16,7 @@ from tests.records.test_run import weights
 
 
 def write(folder: Path, number: int, *, finish: bool = True, seed: int | None = 0) -> Path:
-    """A run of five measurements, with checkpoints of steps 3 and 5."""
+    """Write a run of five measurements with checkpoints of steps 3 and 5."""
     with open_run(folder, kind="demo", config={"number": number}, seed=seed) as run:
         for step in range(1, 6):
             layer = {"layer": "fc", "accuracy": step / 10 + number / 100}
@@ -33,7 +33,7 @@ def damaged(folder: Path) -> dict[str, Verified]:
     return {one.file: one for one in verify_run(folder) if one.state != "good"}
 
 
-def go_on(folder: Path, number: int = 0) -> Run:
+def reopen(folder: Path, number: int = 0) -> Run:
     return open_run(folder, kind="demo", config={"number": number}, seed=0)
 
 
@@ -45,7 +45,7 @@ def replace_line(folder: Path, other: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_checkpoints_of_another_run_cost_no_record(tmp_path: Path, version: int) -> None:
+def test_checkpoints_of_another_run_delete_no_record(tmp_path: Path, version: int) -> None:
     one, other = (write(tmp_path / str(n), n, finish=False) for n in (0, 10**9))
     if version < 3:  # as it was before files were bound to their run
         make_old(one, version), make_old(other, version)
@@ -55,7 +55,7 @@ def test_checkpoints_of_another_run_cost_no_record(tmp_path: Path, version: int)
     for step in (3, 5):
         found = damaged(one)[f"checkpoints/{checkpoint_of(one, step).name}"]
         assert (found.state, "cannot go on" in found.repair) == ("damaged", True)
-    with go_on(one) as run, warnings.catch_warnings():
+    with reopen(one) as run, warnings.catch_warnings():
         warnings.simplefilter("ignore", NclabWarning)
         with pytest.raises(NclabError, match=r"step-.* do not\. Restore"):
             run.resume_latest()
@@ -63,22 +63,22 @@ def test_checkpoints_of_another_run_cost_no_record(tmp_path: Path, version: int)
     assert len(read_run(one).records) == 5
 
 
-def test_one_checkpoint_of_another_run_is_left_out(tmp_path: Path) -> None:
+def test_one_checkpoint_of_another_run_is_skipped(tmp_path: Path) -> None:
     one, other = (write(tmp_path / str(n), n, finish=False) for n in (0, 10))
     shutil.copy(checkpoint_of(other, 5), checkpoint_of(one, 5))
     (result,) = damaged(one).values()
     assert result.file == f"checkpoints/{checkpoint_of(one, 5).name}"
     assert result.repair == "Delete it; the run resumes from the one before."
-    with go_on(one) as run, pytest.warns(NclabWarning, match="of another run"):
+    with reopen(one) as run, pytest.warns(NclabWarning, match="of another run"):
         found = run.resume_latest()
     assert found is not None
     assert found.step == 3
 
 
-def test_without_any_checkpoint_a_run_begins_anew(tmp_path: Path) -> None:
+def test_without_checkpoints_a_run_starts_again(tmp_path: Path) -> None:
     one = write(tmp_path / "one", 0, finish=False)
     shutil.rmtree(one / "checkpoints")
-    with go_on(one) as run:
+    with reopen(one) as run:
         assert run.resume_latest() is None
     assert read_run(one).records == []
     assert damaged(one) == {}
@@ -112,7 +112,7 @@ def test_a_journal_cut_at_a_line_is_damaged(
 def test_a_run_that_was_gone_on_with_is_good(tmp_path: Path) -> None:
     one = write(tmp_path / "one", 0)
     whole = journal_of(one).read_bytes()
-    with go_on(one) as run:
+    with reopen(one) as run:
         run.resume(3)
         assert damaged(one) == {}
         assert read_run(one).problem is None
@@ -126,7 +126,7 @@ def test_a_run_that_was_gone_on_with_is_good(tmp_path: Path) -> None:
 
 
 def write_rest(folder: Path) -> None:
-    with go_on(folder) as run:
+    with reopen(folder) as run:
         for step in (4, 5):
             layer = {"layer": "fc", "accuracy": step / 10}
             run.append({"kind": "measurement", "step": step, "layers": [layer], "train": {}})
@@ -182,7 +182,7 @@ def test_a_journal_of_another_run_is_named(tmp_path: Path) -> None:
     assert "manifest.json" not in damaged(one)
 
 
-def test_two_runs_without_a_seed_are_told_apart(tmp_path: Path) -> None:
+def test_two_runs_without_a_seed_differ(tmp_path: Path) -> None:
     one, other = (write(tmp_path / name, 0, seed=None) for name in ("one", "two"))
     replace_line(one, other, 2)
     assert set(damaged(one)) == {"journal.jsonl"}
@@ -194,7 +194,7 @@ def test_a_run_that_was_moved_or_copied_is_good(tmp_path: Path) -> None:
     one.rename(tmp_path / "renamed")
     assert {one.state for one in verify_folder(tmp_path)} == {"good"}
     for folder in find_runs(tmp_path):
-        with go_on(folder) as run:
+        with reopen(folder) as run:
             assert run.steps() == [3, 5]
 
 
@@ -207,10 +207,10 @@ def test_older_runs_are_as_good_as_they_were(tmp_path: Path, version: int) -> No
         old = {states.pop("manifest.json"), states.pop("journal.jsonl")}
         assert old == {"unchecked" if version == 1 else "good"}
         assert set(states.values()) == {"good"}
-        with go_on(one) as run:
+        with reopen(one) as run:
             run.append({"kind": "note", "step": 6})
             run.checkpoint(6, weights(6))
-    with go_on(one) as run:
+    with reopen(one) as run:
         assert run.resume_latest() is not None
         assert run.resume(None) is None  # anew, and still a run without an identity
         run.append({"kind": "note", "step": 7})
@@ -218,7 +218,7 @@ def test_older_runs_are_as_good_as_they_were(tmp_path: Path, version: int) -> No
     assert "journal.jsonl" not in damaged(one)
 
 
-def test_what_a_killed_start_has_left_is_taken_over(tmp_path: Path) -> None:
+def test_the_heading_of_a_killed_start_is_replaced(tmp_path: Path) -> None:
     one, other = write(tmp_path / "one", 0), write(tmp_path / "two", 1)
     heading = journal_of(other).read_bytes().splitlines(keepends=True)[0]
     shutil.rmtree(one)

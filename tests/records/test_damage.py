@@ -1,4 +1,4 @@
-"""Damage of every byte: each changed record is noticed, each whole one is still read."""
+"""Every changed record is noticed, and every intact record is still read."""
 
 import random
 import shutil
@@ -12,7 +12,7 @@ from nclab.records import read_run
 from nclab.records.results import parse_json, write_json
 from nclab.records.verify import Verified, verify_run
 from tests.fuzz.records import campaign, written
-from tests.records.test_faults import make_old, sealed_for
+from tests.records.test_faults import line_for, make_old
 from tests.records.test_run import start, three_checkpoints
 
 
@@ -66,7 +66,7 @@ def test_verify_says_what_is_affected_and_how_to_repair_it(tmp_path: Path) -> No
     assert result.state == "damaged"
     assert f"byte {whole.rindex(b'{', 0, place)}, line 3" in result.found
     assert "delete the folder" in result.repair  # both checkpoints are behind the damage
-    later = sealed_for(tmp_path, b'{"kind":"note"}', 5)
+    later = line_for(tmp_path, b'{"kind":"note"}', 5)
     journal.write_bytes(whole.replace(b'"step":30', b'"step":31') + later)
     assert "goes back to step 20" in verify_journal(tmp_path).repair
     journal.write_bytes(whole[:-9])

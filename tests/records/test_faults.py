@@ -1,4 +1,4 @@
-"""Damage of every kind: repaired, survived or refused in one line, never silent."""
+"""Every kind of damage is repaired, survived or refused in one line."""
 
 import errno
 import json
@@ -27,7 +27,7 @@ def checkpoint_of(folder: Path, step: int) -> Path:
 
 
 def make_old(folder: Path, version: int = 1) -> bytes:
-    """Make a run as nclab 0.1.0 wrote it, or as lines were before they were bound to it."""
+    """Turn a run into one of nclab 0.1.0, or into one of schema 2, which has no identity."""
     path, manifest = journal_of(folder), folder / "manifest.json"
     content = path.read_bytes()
     bodies = [strip_checksum(line) for line in content.split(b"\n")[:-1]]
@@ -50,8 +50,8 @@ def make_old(folder: Path, version: int = 1) -> bytes:
     return now
 
 
-def sealed_for(folder: Path, body: bytes, number: int) -> bytes:
-    """A line as the writer of a run would append it."""
+def line_for(folder: Path, body: bytes, number: int) -> bytes:
+    """Return a line as the writer of a run would append it."""
     return add_checksum(body, number, read_manifest(folder).identity)
 
 
@@ -109,7 +109,7 @@ def test_a_line_damaged_in_the_middle_stops_the_writer_not_the_reader(tmp_path: 
         assert len(JournalReader(tmp_path).poll()) == 4
 
 
-def test_damage_behind_a_good_checkpoint_is_worked_over_again(tmp_path: Path) -> None:
+def test_damage_after_a_good_checkpoint_is_repeated(tmp_path: Path) -> None:
     whole = three_checkpoints(tmp_path)
     with start(tmp_path) as run:
         run.append({"kind": "measurement", "step": 40})
@@ -168,7 +168,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> No
         assert run.steps() == [20, 30]
 
 
-def test_both_checkpoints_damaged_start_anew_with_warnings(tmp_path: Path) -> None:
+def test_two_damaged_checkpoints_start_again_with_warnings(tmp_path: Path) -> None:
     three_checkpoints(tmp_path)
     for step in (20, 30):
         checkpoint_of(tmp_path, step).write_bytes(b"")
@@ -326,7 +326,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         start(tmp_path / "file" / "run")
 
 
-def test_an_error_in_the_loop_is_told(tmp_path: Path) -> None:
+def test_an_error_in_the_loop_is_recorded(tmp_path: Path) -> None:
     def interrupted() -> None:
         with start(tmp_path) as run:
             run.checkpoint(1, weights(1))

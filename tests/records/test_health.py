@@ -1,4 +1,4 @@
-"""What is wrong with a run is said by one function, for every table and page."""
+"""`health_of` names what is wrong with a run, for all tables and pages."""
 
 from typing import Any
 
@@ -24,18 +24,18 @@ ALARM = {"kind": "alarm", "name": "not finite"}
         ({"accuracy": None, "loss": None}, ""),  # a layer that no classifier reads
     ],
 )
-def test_of_a_measured_layer(change: dict[str, Any], expected: str) -> None:
+def test_health_of_a_layer(change: dict[str, Any], expected: str) -> None:
     assert health_of({"layers": [{"layer": "first"}, {**GOOD, **change}]}) == expected
 
 
-def test_of_a_run_that_goes_on() -> None:
+def test_health_of_an_unfinished_run() -> None:
     record = {"layers": [{**GOOD, "accuracy": 0.5}]}
     assert health_of(record, state="running") == ""
     assert health_of(record, state="stopped") == "not converged"
     assert health_of(None) == ""
 
 
-def test_of_what_could_not_be_measured() -> None:
+def test_health_without_a_measurement() -> None:
     assert health_of({"layers": []}) == "not measured"
     assert health_of({"layers": []}, alarms=[ALARM]) == "not finite"
     assert health_of({"layers": [], "why": "12 features are not finite"}) == "not finite"

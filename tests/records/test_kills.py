@@ -1,4 +1,4 @@
-"""A writer killed anywhere, resumed, ends with the bytes of one that was never stopped."""
+"""A writer that is killed and resumed ends with the bytes of an uninterrupted one."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Readers see every complete record, while it is written and after."""
+"""Readers see every complete record, during and after writing."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from nclab.records import JournalReader, find_runs, glance, read_run, state, ver
 from nclab.records.encoding import add_checksum
 from nclab.records.manifest import read_manifest
 from tests.cli.runner import call
-from tests.records.test_faults import sealed_for
+from tests.records.test_faults import line_for
 from tests.records.test_run import start, three_checkpoints
 
 
-def test_a_view_tells_state_and_progress(tmp_path: Path) -> None:
+def test_a_view_has_state_and_progress(tmp_path: Path) -> None:
     with start(tmp_path, name="mine") as run:
         assert read_run(tmp_path).progress is None
         run.beat(step=25, total=100, rate=3.5)
@@ -74,7 +74,7 @@ def fill(folder: Path, count: int) -> None:
             run.append({"kind": "geometry", "step": step, "points": [[0.0, 1.0, 2.0]] * 200})
 
 
-def test_pages_may_leave_out_what_is_large(tmp_path: Path) -> None:
+def test_large_records_can_be_skipped(tmp_path: Path) -> None:
     fill(tmp_path, 3)
     view = read_run(tmp_path, kinds={"measurement"}, arrays=False)
     assert view.records == [
@@ -116,66 +116,66 @@ def test_runs_are_found_three_levels_deep(tmp_path: Path) -> None:
     assert find_runs(tmp_path / "nothing") == []
 
 
-def test_a_tail_gives_each_record_once(tmp_path: Path) -> None:
-    tail = JournalReader(tmp_path)
-    assert tail.poll() == []  # there is no run yet
+def test_a_reader_returns_each_record_once(tmp_path: Path) -> None:
+    reader = JournalReader(tmp_path)
+    assert reader.poll() == []  # there is no run yet
     with start(tmp_path) as run:
         for step in range(3):
             run.append({"kind": "m", "step": step})
-        assert [r["step"] for r in tail.poll()] == [0, 1, 2]
-        assert tail.poll() == []
+        assert [r["step"] for r in reader.poll()] == [0, 1, 2]
+        assert reader.poll() == []
         run.append({"kind": "m", "step": 3})
-        assert [r["step"] for r in tail.poll()] == [3]
-        assert not tail.restarted
+        assert [r["step"] for r in reader.poll()] == [3]
+        assert not reader.restarted
 
 
-def test_a_tail_waits_for_the_rest_of_a_line(tmp_path: Path) -> None:
+def test_a_reader_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
     start(tmp_path).close()
-    tail = JournalReader(tmp_path)
-    line = sealed_for(tmp_path, b'{"kind":"m","step":7}', 2)
+    reader = JournalReader(tmp_path)
+    line = line_for(tmp_path, b'{"kind":"m","step":7}', 2)
     seen = []
     with (tmp_path / "journal.jsonl").open("ab", buffering=0) as journal:
         for place in range(len(line)):
             journal.write(line[place : place + 1])
-            seen += tail.poll()
+            seen += reader.poll()
     assert seen == [{"kind": "m", "step": 7}]
 
 
-def test_a_tail_notices_a_resumed_run(tmp_path: Path) -> None:
+def test_a_reader_notices_a_resumed_run(tmp_path: Path) -> None:
     three_checkpoints(tmp_path)
-    tail = JournalReader(tmp_path)
-    assert len(tail.poll()) == 3
+    reader = JournalReader(tmp_path)
+    assert len(reader.poll()) == 3
     with start(tmp_path) as run:
         run.resume(20)
-        assert [r["step"] for r in tail.poll()] == [10, 20]
-        assert tail.restarted
-        assert tail.poll() == []
-        assert not tail.restarted
+        assert [r["step"] for r in reader.poll()] == [10, 20]
+        assert reader.restarted
+        assert reader.poll() == []
+        assert not reader.restarted
 
 
-def test_a_tail_notices_a_run_that_outgrew_its_place(tmp_path: Path) -> None:
+def test_a_reader_notices_a_run_that_was_cut_and_grew_again(tmp_path: Path) -> None:
     three_checkpoints(tmp_path)
-    tail = JournalReader(tmp_path)
-    tail.poll()
+    reader = JournalReader(tmp_path)
+    reader.poll()
     with start(tmp_path) as run:
         run.resume(20)
         for step in (31, 32, 33):  # otherwise than before: another machine, another order
             run.append({"kind": "measurement", "step": step})
-    assert [r["step"] for r in tail.poll()] == [10, 20, 31, 32, 33]
-    assert tail.restarted
+    assert [r["step"] for r in reader.poll()] == [10, 20, 31, 32, 33]
+    assert reader.restarted
 
 
-def test_a_tail_reads_no_more_than_is_new(tmp_path: Path) -> None:
+def test_a_reader_reads_only_what_is_new(tmp_path: Path) -> None:
     fill(tmp_path, 100)
-    tail = JournalReader(tmp_path)
-    tail.poll()
+    reader = JournalReader(tmp_path)
+    reader.poll()
     before = (tmp_path / "journal.jsonl").stat().st_size
     with (tmp_path / "journal.jsonl").open("r+b") as journal:
         journal.write(b"\0" * (before - 1000))  # were it read again, it would be damaged
     with (tmp_path / "journal.jsonl").open("ab") as journal:
-        journal.write(sealed_for(tmp_path, b'{"kind":"m"}', 202))
-    assert tail.poll() == [{"kind": "m"}]
-    assert tail.problem is None
+        journal.write(line_for(tmp_path, b'{"kind":"m"}', 202))
+    assert reader.poll() == [{"kind": "m"}]
+    assert reader.problem is None
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:

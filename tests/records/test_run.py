@@ -1,4 +1,4 @@
-"""A run that is stopped anywhere goes on as if nothing had happened."""
+"""A run that is stopped at any moment continues as if it had not been stopped."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def weights(step: int) -> dict[str, torch.Tensor]:
 
 
 def three_checkpoints(folder: Path) -> bytes:
-    """Steps 10, 20 and 30 with a record each; the journal's bytes."""
+    """Write steps 10, 20 and 30 with a record each; return the bytes of the journal."""
     with start(folder) as run:
         for step in (10, 20, 30):
             run.append({"kind": "measurement", "step": step, "loss": 1 / step})
@@ -35,7 +35,7 @@ def three_checkpoints(folder: Path) -> bytes:
     return (folder / "journal.jsonl").read_bytes()
 
 
-def test_the_manifest_tells_where_the_numbers_come_from(tmp_path: Path) -> None:
+def test_the_manifest_records_the_environment(tmp_path: Path) -> None:
     with start(tmp_path / "one") as run:
         manifest = run.manifest
     stored = json.loads((tmp_path / "one" / "manifest.json").read_text())
@@ -49,7 +49,7 @@ def test_the_manifest_tells_where_the_numbers_come_from(tmp_path: Path) -> None:
     assert {"commit", "device", "command"} <= set(stored)
 
 
-def test_going_on_keeps_the_manifest_as_it_was(tmp_path: Path) -> None:
+def test_reopening_keeps_the_manifest(tmp_path: Path) -> None:
     start(tmp_path).close()
     before = (tmp_path / "manifest.json").read_bytes()
     start(tmp_path, config={**CONFIG, "rate": 0.1}).close()
@@ -86,7 +86,7 @@ def test_a_run_resumes_at_its_last_checkpoint(tmp_path: Path) -> None:
     assert [r["step"] for r in read_run(tmp_path).records] == [10, 20, 30]
 
 
-def test_an_older_checkpoint_takes_back_the_newer_one(tmp_path: Path) -> None:
+def test_resuming_an_older_checkpoint_deletes_newer_ones(tmp_path: Path) -> None:
     whole = three_checkpoints(tmp_path)
     with start(tmp_path) as run:
         assert run.resume(20) is not None
@@ -96,7 +96,7 @@ def test_an_older_checkpoint_takes_back_the_newer_one(tmp_path: Path) -> None:
     assert (tmp_path / "journal.jsonl").read_bytes() == whole
 
 
-def test_starting_anew_forgets_everything(tmp_path: Path) -> None:
+def test_starting_again_deletes_everything(tmp_path: Path) -> None:
     three_checkpoints(tmp_path)
     with start(tmp_path) as run:
         assert run.resume(None) is None
@@ -123,7 +123,7 @@ def test_views_of_one_tensor_are_stored(tmp_path: Path) -> None:
     assert found.tensors["one"] == 2.0
 
 
-def test_a_finished_run_says_so_and_takes_no_more(tmp_path: Path) -> None:
+def test_a_finished_run_accepts_no_records(tmp_path: Path) -> None:
     three_checkpoints(tmp_path)
     with start(tmp_path) as run:
         assert not run.finished
@@ -156,7 +156,7 @@ def test_numbers_that_are_not_finite_become_null(tmp_path: Path) -> None:
     ]
 
 
-def test_what_must_come_back_exactly_may_not_be_nan(tmp_path: Path) -> None:
+def test_nan_is_refused_in_config_and_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(NclabError, match="finite"):
         start(tmp_path / "a", config={"rate": float("nan")})
     with start(tmp_path / "b") as run, pytest.raises(NclabError, match="finite"):
@@ -180,7 +180,7 @@ def test_a_closed_run_is_closed(tmp_path: Path) -> None:
         run.append({"kind": "m"})
 
 
-def test_the_commit_is_that_of_our_own_tree(tmp_path: Path) -> None:
+def test_the_commit_is_that_of_the_source_tree(tmp_path: Path) -> None:
     tree = Path(nclab.__file__).resolve().parents[2]
     found = commit()
     if (tree / ".git").exists() and shutil.which("git"):
@@ -224,7 +224,7 @@ def test_another_device_or_backend_is_warned_of(
 
 
 def test_another_cpu_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other vector instructions round differently; the run goes on, and says so."""
+    """Other vector instructions round differently; the run continues with a warning."""
 
     def start_with(instructions: str) -> None:
         monkeypatch.setenv("ATEN_CPU_CAPABILITY", instructions)
@@ -242,7 +242,7 @@ def test_another_cpu_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     start_with("avx2")
 
 
-def test_a_run_older_than_backends_goes_on(tmp_path: Path) -> None:
+def test_a_run_older_than_backends_is_resumed(tmp_path: Path) -> None:
     start(tmp_path, backend="kernel").close()
     path = tmp_path / "manifest.json"
     manifest = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""What nclab writes is what the schema says, and it says what nclab writes."""
+"""The records that nclab writes match the schema."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ RECORDS: dict[str, Any] = {
 
 
 def wrong(value: Any, kind: Any) -> list[str]:
-    """What of a JSON value is not as a TypedDict says; more than it says may be there."""
+    """Return the fields of a JSON value that do not match a TypedDict; more fields are allowed."""
     hints = get_type_hints(kind, include_extras=True)
     found = [name for name in kind.__required_keys__ if name not in value]
     for name in hints.keys() & value.keys():
@@ -64,7 +64,7 @@ def fits(value: Any, kind: Any) -> bool:
 
 
 def check_run(folder: Path) -> set[str]:
-    """Every file of a run against the schema; the kinds of its records."""
+    """Check every file of a run against the schema; return the kinds of its records."""
     kinds = set()
     for line in (folder / "journal.jsonl").read_bytes().splitlines():
         record = json.loads(line)

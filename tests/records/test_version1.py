@@ -1,4 +1,4 @@
-"""Runs that release 0.1.0 wrote, kept in `version1`: they are read, go on and are reported.
+"""Runs of release 0.1.0 in the folder `version1` are read, resumed and reported.
 
 `whole` and `stopped` are one small training, to its end and killed after step 5 of 7; the third is
 a network of a sweep that was killed before its end.
@@ -23,12 +23,12 @@ SWEEP += " --weight-decay 1e-3 --epochs 4 --batch 30 --workers 1"
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """A copy that may be changed."""
+    """Return a copy of the recorded runs that tests may change."""
     return shutil.copytree(Path(__file__).with_name("version1"), tmp_path / "runs")
 
 
-def go_on(folder: Path) -> None:
-    """The training that wrote them, in today's words."""
+def resume_training(folder: Path) -> None:
+    """Continue the training that wrote these runs."""
     with open_run(folder, kind="demo", config={"steps": 7}, seed=0) as run:
         found = run.resume_latest()
         assert found is not None
@@ -55,7 +55,7 @@ def test_they_are_read_and_said_to_be_unchecked(runs: Path) -> None:
 
 def test_a_stopped_one_ends_with_the_bytes_of_the_whole_one(runs: Path) -> None:
     with pytest.warns(NclabWarning, match="another version"):
-        go_on(runs / "stopped")
+        resume_training(runs / "stopped")
     one, other = ((runs / name / "journal.jsonl").read_bytes() for name in ("stopped", "whole"))
     assert one == other
 

@@ -1,4 +1,4 @@
-"""The small twin of `python -m tests.records.writers`, which has 32 processes."""
+"""A small version of `python -m tests.records.writers`, which has 32 processes."""
 
 import json
 import os

@@ -1,9 +1,9 @@
-"""Many processes that write at once: no record is lost, written twice or fused with another.
+"""Many processes write at once: no record is lost, repeated or mixed with another.
 
     python -m tests.records.writers FOLDER [--processes 32] [--records 1000]
 
-Each process writes a run of its own, and all of them take turns at one common run, of which only
-one can be the writer at a time: whoever is refused tries again. Prints what was found as JSON.
+Each process writes one run alone. All processes also write one common run, which has only one
+writer at a time: a refused process tries again. The program prints its result as JSON.
 """
 
 import argparse
@@ -27,7 +27,7 @@ LONGEST = 4.0
 
 
 def write(folder: Path, process: int, records: int) -> None:
-    """One process: its own run, then its share of the common one."""
+    """Write the run of one process, then its share of the common run."""
     with open_run(folder / f"own-{process}", kind="load", config={"process": process}) as run:
         for number in range(records):
             run.append({"kind": "point", "process": process, "number": number})
@@ -48,7 +48,7 @@ def write(folder: Path, process: int, records: int) -> None:
 
 
 def check(folder: Path, processes: int, records: int) -> dict[str, int]:
-    """How many records there are, and what is wrong with them."""
+    """Return the number of records and what is wrong with them."""
     wanted = {(process, number) for process in range(processes) for number in range(records)}
     found: Counter[tuple[int, int]] = Counter()
     wrong = problems = 0
@@ -74,7 +74,7 @@ KEYS = {"kind", "process", "number"}
 
 
 def main(arguments: list[str]) -> int:
-    """Write, wait, look."""
+    """Start the writers, wait for them and check the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--processes", type=int, default=32)

@@ -1,4 +1,4 @@
-"""A real browser without a window, and a page that remembers what went wrong in it."""
+"""A real browser without a window, and a page that remembers its errors."""
 
 import shutil
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ INKED = """canvas => {
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A browser; the test is skipped where there is none."""
+    """Return a browser, or skip the test if there is none."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
@@ -31,7 +31,7 @@ def chromium() -> Iterator[Any]:
 
 
 class Watched:
-    """A page with everything it complained about and everything it asked for."""
+    """A page with all its errors and all its requests."""
 
     def __init__(self, browser: Any, **context: Any) -> None:
         self.context = browser.new_context(viewport={"width": 1200, "height": 900}, **context)
@@ -47,7 +47,7 @@ class Watched:
             self.errors.append(message.text)
 
     def until(self, truth: str) -> None:
-        """Wait for an expression; playwright's own way is refused by the page's policy."""
+        """Wait until an expression is true; the page forbids playwright's function."""
         for _ in range(300):
             if self.page.evaluate(f"() => Boolean({truth})"):
                 return
@@ -55,5 +55,5 @@ class Watched:
         raise AssertionError(f"never came true: {truth}")
 
     def pixels(self, selector: str) -> int:
-        """How many pixels of a canvas have ink."""
+        """Return the number of drawn pixels of a canvas."""
         return int(self.page.eval_on_selector(selector, INKED))

@@ -1,4 +1,4 @@
-"""Every way in which one value of a JSON file can be wrong."""
+"""All ways in which one value of a JSON file can be wrong."""
 
 import copy
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ WRONG: tuple[Any, ...] = (
 
 
 def damaged(value: Any) -> Iterator[Any]:
-    """Copies of a JSON value, each with one part of it gone or of another kind."""
+    """Yield copies of a JSON value in which one part is missing or has another type."""
     for path in _paths(value):
         for wrong in (*WRONG, KeyError):
             spoiled = copy.deepcopy(value)

@@ -1,4 +1,4 @@
-"""Folders of runs as reproductions, sweeps and monitors leave them, made small."""
+"""Small folders of runs like those of reproductions, sweeps and monitors."""
 
 import json
 from pathlib import Path
@@ -72,7 +72,7 @@ PICTURES = {
 
 
 def train(folder: Path, *, epochs: int = 6, seed: int = 0, name: str | None = None) -> None:
-    """A finished run of a small network on four classes, measured every epoch."""
+    """Write a finished run of a small network on four classes, measured every epoch."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(4).repeat(20)
     centres = 2 * torch.randn(4, 6, generator=generator)
@@ -112,7 +112,7 @@ def train(folder: Path, *, epochs: int = 6, seed: int = 0, name: str | None = No
 
 
 def reproduced(root: Path, *, images: bool = True, runs: int = 2) -> Path:
-    """What a reproduction leaves: experiments with figures, claims, runs, something skipped."""
+    """Write a folder like that of a reproduction, with experiments, claims and runs."""
     root.mkdir(parents=True, exist_ok=True)
     for experiment, pictures in PICTURES.items():
         folder = root / experiment

@@ -1,4 +1,4 @@
-"""A folder of runs in which everything is that should not be."""
+"""A folder of runs with every kind of hostile file."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ from nclab.records.results import write_json
 
 
 def run(folder: Path, *, name: str | None = None) -> Path:
-    """A good run with one measurement."""
+    """Write a good run with one measurement."""
     with open_run(folder, kind="fleet", config={"a": 1}, seed=0, name=name) as one:
         one.append(
             {"kind": "measurement", "step": 1, "layers": [{"layer": "fc", "min_intra": 0.5}]}
@@ -20,14 +20,14 @@ def run(folder: Path, *, name: str | None = None) -> Path:
 
 
 def sparse(path: Path, size: int) -> None:
-    """A file that is large and takes no room."""
+    """Create a large file that uses no space on the disk."""
     path.unlink(missing_ok=True)
     with path.open("wb") as stream:
         stream.truncate(size)
 
 
 def fifo(path: Path) -> None:
-    """What waits for a writer for ever."""
+    """Replace a file by a pipe, which would block a reader for ever."""
     path.unlink(missing_ok=True)
     os.mkfifo(path)
 
@@ -38,7 +38,7 @@ def link(path: Path, target: str | Path) -> None:
 
 
 def folder(root: Path, outside: Path, *, size: int, long_line: int) -> Path:
-    """Good runs `first` and `zz-last`, and between them all that is odd; secrets lie outside.
+    """Write good runs `first` and `zz-last` with hostile files between them; secrets lie outside.
 
     `size` is that of sparse files, `long_line` that of the longest line of a journal.
     """

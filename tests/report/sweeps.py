@@ -1,4 +1,4 @@
-"""A folder of runs as a sweep over two settings and some seeds leaves it, without any training."""
+"""A folder of runs like that of a sweep over two settings and some seeds, without training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ EPOCHS = (1, 2, 4, 8)
 
 
 def layer(norm: str, decay: float, seed: int, epoch: int) -> dict[str, Any]:
-    """Numbers that follow from the settings, so that what a page shows can be worked out."""
+    """Return numbers that follow from the settings, so that tests can compute what a page shows."""
     return {
         "layer": "fc",
         "num_classes": 4,
@@ -24,7 +24,7 @@ def layer(norm: str, decay: float, seed: int, epoch: int) -> dict[str, Any]:
 
 
 def trained(root: Path, epochs: Sequence[int]) -> Path:
-    """Twelve finished runs, measured at these epochs."""
+    """Write twelve finished runs, measured at these epochs."""
     for norm in NORMS:
         for decay in DECAYS:
             for seed in SEEDS:
@@ -41,7 +41,7 @@ def trained(root: Path, epochs: Sequence[int]) -> Path:
 
 
 def sweep(root: Path) -> Path:
-    """Twelve finished runs, one that is dead, and one of a monitor with an alarm."""
+    """Write twelve finished runs, one dead run, and one run of a monitor with an alarm."""
     trained(root, EPOCHS)
     with open_run(root / "dead", kind="fleet", config={}) as run:
         gone = {**layer("none", 1.0, 0, 1), "mean_inter": 1.0, "max_inter": 1.0}

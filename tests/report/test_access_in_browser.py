@@ -1,4 +1,4 @@
-"""axe finds nothing serious on any page, light or dark, and nothing is wider than a phone."""
+"""axe finds no serious problem on any page, and no page is wider than a phone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def sites(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def pages(sites: list[Path]) -> Iterator[str]:
-    """Every kind of page once."""
+    """Return one page of every kind."""
     for site in sites:
         yield from (page.as_uri() for page in sorted(site.glob("*.html")))
         yield from (page.as_uri() for page in sorted((site / "papers").glob("*.html")))

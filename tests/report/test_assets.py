@@ -1,4 +1,4 @@
-"""The scripts and styles of the pages stay readable, also where their linter is not installed."""
+"""The scripts and styles of the pages stay readable, even without their linter."""
 
 from nclab.report.pages import ASSETS
 

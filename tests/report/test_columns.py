@@ -1,4 +1,4 @@
-"""Curves are thinned evenly, keep their ends, and cost little to read."""
+"""Curves are thinned evenly, keep both ends, and are fast to read."""
 
 import json
 from itertools import pairwise

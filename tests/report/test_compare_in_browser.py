@@ -1,4 +1,4 @@
-"""Runs are compared in a real browser: sorted, narrowed, grouped, exported, found again."""
+"""Runs can be sorted, filtered, grouped, exported and linked in a real browser."""
 
 import csv
 from collections.abc import Iterator

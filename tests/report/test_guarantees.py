@@ -1,4 +1,4 @@
-"""The page says what `certify` says, and says so when there is nothing to say."""
+"""The page of a run shows the numbers of `nclab certify`, or why there are none."""
 
 import pytest
 import torch

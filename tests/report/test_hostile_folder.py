@@ -1,5 +1,5 @@
-"""A folder of runs with everything in it that should not be: every view shows the good ones, says
-what it left out, reads nothing outside, and takes neither memory nor time for it."""
+"""A folder with hostile files: every view shows the good runs, names the others, reads nothing
+outside the folder, and needs little memory and time."""
 
 import json
 import os
@@ -32,7 +32,7 @@ SAID = (
 
 
 def within_bounds(work: Callable[[], Done], *, memory: int, told: Path) -> Done:
-    """What a call says in a process of its own that may not have more memory or time."""
+    """Return the output of a call in a process with limited memory and time."""
 
     def bounded() -> None:
         now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -46,7 +46,7 @@ def within_bounds(work: Callable[[], Done], *, memory: int, told: Path) -> Done:
 
 
 def check(root: Path, told: Path, *, memory: int) -> None:
-    """Every command over one folder."""
+    """Run every command on one folder."""
     listed = within_bounds(lambda: call("runs", root, "--json"), memory=memory, told=told)
     assert listed.code == 0
     rows = {row["name"]: row for row in json.loads(listed.out)}
@@ -96,7 +96,7 @@ def check(root: Path, told: Path, *, memory: int) -> None:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A folder `runs` and one `outside`, which only its path tells from the other."""
+    """Return a folder with the folder `runs` and a folder `outside` with secrets."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # hundreds of flushes
     with tempfile.TemporaryDirectory(dir=memory) as name:
         place = Path(name)

@@ -1,4 +1,4 @@
-"""The live page in a real browser: it grows, pauses, goes back in time and compares."""
+"""The live page grows, pauses, goes back in time and compares in a real browser."""
 
 from collections.abc import Iterator
 from pathlib import Path

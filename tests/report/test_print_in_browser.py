@@ -1,4 +1,4 @@
-"""On paper and on a telephone nothing is lost: folded parts, charts of dark pages, long names."""
+"""Printed pages and pages on a phone show everything: folded parts, charts, long names."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -53,7 +53,7 @@ CLAIMS = [claim("fang2021/a"), claim("thrampoulidis2022/b"), claim("findings/c",
 def folder(
     root: Path, claims: list[dict[str, Any]] | None = None, numbers: str | None = None
 ) -> Path:
-    """A folder whose claims were judged from good numbers, and the numbers that are there now."""
+    """Write a folder whose claims were judged from other numbers than it holds now."""
     good = json.dumps(NUMBERS)
     (root / EXPERIMENT).mkdir(parents=True)
     (root / EXPERIMENT / "numbers.json").write_text(good if numbers is None else numbers)

@@ -1,4 +1,4 @@
-"""The report opened from disk in a real browser: everything is drawn and nothing is fetched."""
+"""The report opens from disk in a real browser, draws everything and requests nothing."""
 
 from collections.abc import Iterator
 from pathlib import Path

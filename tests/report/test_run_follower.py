@@ -1,4 +1,4 @@
-"""A run is read as it grows, whatever someone has put into its files."""
+"""A run is read while it grows, whatever its files contain."""
 
 import json
 from contextlib import suppress
@@ -56,7 +56,7 @@ def test_a_resumed_run_forgets_what_was_cut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_a_split_is_seen_before_and_behind_the_layers(tmp_path: Path, behind: bool) -> None:
-    """Sweeps write it behind them: the newest numbers were those of the test data."""
+    """Sweeps write the split behind the layers; the newest numbers were once those of test data."""
     when: dict[str, Any] = {"kind": "measurement", "step": 1, "epoch": 1}
     test = {"layers": [LAYER | {"min_intra": 0.2}], "split": "test"}
     with open_run(tmp_path / "one", kind="fleet", config={}, seed=0) as run:
@@ -81,7 +81,7 @@ def test_frames_keep_both_ends() -> None:
 
 
 def line(record: Any) -> bytes:
-    """As a writer puts it, but for what it would refuse."""
+    """Return a line as a writer would append it, without the writer's checks."""
     return json.dumps(record, separators=(",", ":")).replace("Infinity", "1e999").encode() + b"\n"
 
 

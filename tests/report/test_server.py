@@ -1,4 +1,4 @@
-"""A real server: what it gives, and what it refuses."""
+"""A real server answers what it should, and refuses everything else."""
 
 import contextlib
 import http.client
@@ -52,7 +52,7 @@ class Live:
     def ask(
         self, path: str, *, host: str | None = None, method: str = "GET", **more: str
     ) -> tuple[int, dict[str, str], bytes]:
-        """One request, its path sent as it is."""
+        """Send one request without changing its path; return status, headers and content."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.putrequest(method, path, skip_host=True)
         if host != "":
@@ -334,7 +334,7 @@ def test_the_first_measurement_chooses_what_is_shown(tmp_path: Path) -> None:
 
 
 def events_until(answer: http.client.HTTPResponse, points: int) -> list[dict[str, Any]]:
-    """What comes, to the first with so many points of the run: the server looks when it likes."""
+    """Return the events up to the first one with so many points of the run."""
     found = [next_event(answer)]
     while not any(len(curve["y"]) == points for curve in found[-1]["curves"].get("one", ())):
         found.append(next_event(answer))

@@ -1,4 +1,4 @@
-"""The static report is complete, small, escaped, and careful about the folder it writes to."""
+"""The static report is complete and escaped, and never deletes files of the user."""
 
 import json
 import re

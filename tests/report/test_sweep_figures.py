@@ -1,4 +1,4 @@
-"""A sweep's report has figures against every setting without being asked."""
+"""The report of a sweep has a figure for every setting without any option."""
 
 import csv
 import itertools
@@ -79,7 +79,7 @@ def row(seed: int, value: float, **config: Value) -> dict[str, Any]:
 
 
 def test_options_at_their_default_are_on_the_axis_too() -> None:
-    """And every combination of the others has a line, so that its band is that of the seeds."""
+    """Every combination of the other settings has a line, so that its band shows seeds only."""
     rows = []
     for seed, rate, noise, adam in itertools.product((0, 1), (1, 2), (0, 0.5), (False, True)):
         own: dict[str, Value] = {"recipe.rate": rate, "recipe.noise": noise}

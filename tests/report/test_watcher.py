@@ -1,4 +1,4 @@
-"""Runs are followed while they grow, shrink, appear and end."""
+"""The watcher follows runs that start, grow, shrink and end."""
 
 from pathlib import Path
 
