@@ -10,6 +10,8 @@ from typing import Any
 
 WIDTH = 100
 """Width of a table in characters, if the output is not a terminal."""
+MAX_NUMBER = 1e300
+"""Larger numbers are not shown: JSON can hold numbers that do not fit into a float."""
 
 
 def number(value: float | None, *, near: float | None = None) -> str:
@@ -27,6 +29,15 @@ def number(value: float | None, *, near: float | None = None) -> str:
     if near == 1.0 and 1e-12 < 1 - value < 1e-3:
         return f"1-{1 - value:.1e}"
     return f"{value:.4g}"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a JSON value is a number that tables and pages can show.
+
+    >>> is_number(0.5), is_number(10**400), is_number(float("nan")), is_number("1")
+    (True, False, False, False)
+    """
+    return type(value) in (float, int) and -MAX_NUMBER < value < MAX_NUMBER
 
 
 def counted(count: int, noun: str) -> str:

@@ -97,7 +97,7 @@ def _metrics(record: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
 
 def _first(*values: Any) -> int | float | None:
     """Return the first value that is a finite number; records may contain anything."""
-    from nclab.report.columns import is_number
+    from nclab.text import is_number
 
     return next((value for value in values if is_number(value)), None)
 

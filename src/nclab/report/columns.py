@@ -8,6 +8,7 @@ from typing import Any
 
 from nclab.records.encoding import decode
 from nclab.records.schema import EPOCH, TRAIN, layers_of, split_of, title_of_layer
+from nclab.text import MAX_NUMBER, is_number
 
 Key = tuple[str, str]
 """Layer and metric of a curve; the layer is empty for metrics of the whole network."""
@@ -18,8 +19,6 @@ BUDGET_BYTES = 2**20
 FEWEST = 64
 AXES = {"step": "step", "epoch": "epoch", "log_time": "log t"}
 """Horizontal axes of curves: names in records and names on pages."""
-HUGE = 1e300
-"""Larger numbers are skipped: JSON can hold numbers that do not fit into a float."""
 ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
 """A list of numbers in JSON; most of a record consists of lists, and curves need none."""
 
@@ -163,14 +162,14 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
         title = curve_title(title_of_layer(layer, index), split)
         for name, value in layer.items():
             kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
-            if kind is float or (kind is int and -HUGE < value < HUGE):
+            if kind is float or (kind is int and -MAX_NUMBER < value < MAX_NUMBER):
                 found[title, name] = value
     own, train = record.get("layer"), record.get("train")
     title = own if type(own) is str else ""
     prefix = "train " if record.get("kind") == EPOCH else ""
     for name, value in record.items():
         kind = type(value)
-        if kind is float or (kind is int and -HUGE < value < HUGE):
+        if kind is float or (kind is int and -MAX_NUMBER < value < MAX_NUMBER):
             if name in AXES:
                 at[name] = value
             else:
@@ -194,11 +193,6 @@ def curve_title(layer: str, split: str) -> str:
 def _decode(line: bytes) -> dict[str, Any]:
     """Return a record without its lists of numbers; a damaged line gives an empty record."""
     return decode(ARRAY.sub(b'":null', line)) or {}
-
-
-def is_number(value: Any) -> bool:
-    """Whether a JSON value is a number that a page can show."""
-    return type(value) in (float, int) and -HUGE < value < HUGE
 
 
 def _known(value: float) -> float | None:

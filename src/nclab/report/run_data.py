@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 from nclab.metrics.target_distance import MEANINGS, progress
 from nclab.records.schema import SAMPLE, last_layer
 from nclab.records.state import health_of
-from nclab.report.columns import AXES, evenly, is_number
+from nclab.report.columns import AXES, evenly
 from nclab.report.guarantees import class_names, guarantees
 from nclab.report.run_follower import NOT_CURVES, RunFollower, without_huge_numbers
+from nclab.text import is_number
 
 EVERY_LAYER = (
     "min_intra",

@@ -22,8 +22,8 @@ from nclab.report.columns import (
     Key,
     curve_title,
     evenly,
-    is_number,
 )
+from nclab.text import is_number
 
 MAX_FRAMES = 60
 """Frames of an animation that are kept; up to twice as many while a run grows."""
