@@ -136,10 +136,6 @@ class LayerResults:
             return str(number)
         return self.class_names[self.classes.index(number)]
 
-    def mean_over_samples(self, class_values: Tensor) -> float:
-        """Return the mean over samples of a quantity that is known per class."""
-        return float((class_values * self.counts).sum() / self.counts.sum())
-
 
 class Stratum(NamedTuple):
     """Classes with about the same number of samples. Averages are over samples."""

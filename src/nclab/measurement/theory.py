@@ -61,7 +61,7 @@ def certificate_of(results: LayerResults, delta: float | None, *, pairs: bool) -
         pairs=pairs,
     )
     shown = {name: getattr(results, name) for name in SHOWN_WITH_CERTIFICATE}
-    within = results.mean_over_samples(results.variances)
+    within = _mean_over_samples(results, results.variances)
     shown["within_share"] = within / mean_square_norm(results)
     return replace(certificate, measured=shown, count_aware=_count_aware(results, solve=pairs))
 
@@ -156,7 +156,12 @@ def map_point(results: LayerResults, weight_decay: float, state: str | None) -> 
 
 def mean_square_norm(results: LayerResults) -> float:
     """Return the mean over samples of the squared feature norm."""
-    return results.mean_over_samples(results.class_alpha.square())
+    return _mean_over_samples(results, results.class_alpha.square())
+
+
+def _mean_over_samples(results: LayerResults, class_values: Tensor) -> float:
+    """Return the mean over samples of a quantity that is known per class."""
+    return float((class_values * results.counts).sum() / results.counts.sum())
 
 
 def _classifier(results: LayerResults) -> Tensor:
