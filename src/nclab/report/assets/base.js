@@ -28,7 +28,7 @@ nclab.number = (value, digits) => {
 };
 
 nclab.stateOf = (run) => {
-  // A run's state, what is wrong with it, and its alarms, as one sees them everywhere.
+  // State, health and alarms of a run, shown in the same way on all pages.
   const parts = [nclab.element("span", { class: `state ${run.state}`, text: run.state })];
   if (run.health)
     parts.push(
@@ -68,7 +68,7 @@ nclab.dash = (place) =>
   nclab.dashes[Math.floor(place / (nclab.paper().lines.length - 1)) % nclab.dashes.length];
 
 nclab.whileShown = (open) => {
-  // A browser has six connections to a server: a page that nobody looks at holds none.
+  // Browsers open at most six connections to a server, so that hidden pages must close theirs.
   let source = null;
   function stop() {
     if (source) source.close();

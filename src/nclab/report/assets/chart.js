@@ -107,7 +107,7 @@ nclab.chart = (box, options) => {
   }
 
   function scales() {
-    // A logarithm where most values have one; what is left out, and where it cannot be, is said.
+    // Use a logarithmic axis if most values are positive; report the values that are left out.
     let count = 0;
     let x = 0;
     let y = 0;
@@ -328,7 +328,7 @@ nclab.chart = (box, options) => {
   }
 
   function paintMark(pen, one) {
-    // An alarm: a thin line, and a triangle at its foot.
+    // An alarm: a thin line with a triangle at the bottom.
     if ((frame.xLog && one.x <= 0) || (view.until !== null && one.x > view.until)) return;
     const x = frame.x(one.x);
     const foot = frame.top + frame.tall;
@@ -444,7 +444,7 @@ nclab.chart = (box, options) => {
   }
 
   function read() {
-    // Every curve at the place under the pointer, the nearest curve first to be seen.
+    // Values of all curves at the pointer; the nearest curve comes first.
     const { bounds } = frame;
     const share = (pointer.x - frame.left) / frame.wide;
     const x = frame.xLog

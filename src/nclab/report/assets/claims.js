@@ -34,7 +34,7 @@ document.addEventListener("DOMContentLoaded", () => {
   form.addEventListener("reset", () => {
     window.setTimeout(apply);
   });
-  // A link from elsewhere may ask for one verdict, and whether of the papers or of ours.
+  // A link may select one verdict, and statements of papers or our own findings.
   const asked = new URLSearchParams(
     window.location.search || window.location.hash.replace("#", ""),
   );

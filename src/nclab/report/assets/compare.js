@@ -2,7 +2,7 @@
 "use strict";
 
 nclab.view = {
-  // Everything that a page of runs shows; it stands in its address.
+  // The whole selection of a page of runs; the address of the page stores it.
   lists: ["metrics", "columns", "off"],
   start: {
     metrics: [],
@@ -57,7 +57,7 @@ nclab.smooth = (y, weight) => {
 };
 
 nclab.valueAt = (one, x, from) => {
-  // A curve between two of its points; null outside of it. `from` moves on with growing x.
+  // Interpolate a curve; null outside its range. `from` increases with x.
   while (from.at < one.x.length - 1 && one.x[from.at + 1] < x) from.at++;
   const at = from.at;
   if (one.x[at] === x) return one.y[at];
@@ -110,8 +110,8 @@ nclab.spread = (curves) => {
 };
 
 nclab.compare = (source) => {
-  // source: {curves(metric) -> {slug: [{layer, x, y}]} or null while they are on their way,
-  //   want(state): what is shown changed, layers: whether layers can be chosen}
+  // source: {curves(metric) -> {slug: [{layer, x, y}]} or null while they are loading,
+  //   want(state): called when the selection changes, layers: whether layers can be selected}
   let table = { runs: [], axes: [], same: {}, metrics: [] };
   let state = null;
   let defaults = {};
@@ -125,7 +125,7 @@ nclab.compare = (source) => {
     run.state === "failed" || ["dead", "not finite", "not measured"].indexOf(run.health) >= 0;
 
   page.called = (run) => {
-    // A run by the settings that tell it apart.
+    // Name a run by the settings in which it differs from others.
     const own = table.axes.filter((axis) => run.config[axis] !== undefined);
     return own.length
       ? own.map((axis) => `${axis} ${nclab.setting(run.config[axis])}`).join(", ")
@@ -133,7 +133,7 @@ nclab.compare = (source) => {
   };
 
   function firstView() {
-    // Of a sweep the groups with their bands, of other runs each on its own.
+    // Sweeps are drawn as groups with bands, other runs as single lines.
     const axes = axesOf();
     const kinds = (axis) => new Set(table.runs.map((run) => run.config[axis])).size;
     const found = { colour: "", dash: "" };
@@ -150,7 +150,7 @@ nclab.compare = (source) => {
   }
 
   function byPowers(axis) {
-    // Weight decays of several powers of ten are looked at by their powers.
+    // Values over several powers of ten get a logarithmic axis.
     const values = table.runs.map((run) => run.config[axis]).filter(Number.isFinite);
     const least = Math.min(...values);
     return values.length > 0 && least > 0 && Math.max(...values) / least >= 20;
@@ -244,7 +244,7 @@ nclab.compare = (source) => {
       return made;
     }
     groups(runs).forEach((group) => {
-      // Curves of several layers or data stay apart.
+      // Keep curves of different layers or splits separate.
       const layers = new Map();
       group.runs.forEach((run) => {
         if (bad(run)) return;
@@ -400,7 +400,7 @@ nclab.compare = (source) => {
   }
 
   function fillPanels() {
-    // A chart for every chosen metric; those that stay are not made again.
+    // One chart for every selected metric; existing charts are reused.
     while (page.charts.length > state.metrics.length) page.charts.pop().box.remove();
     state.metrics.forEach((metric, place) => {
       const known = page.charts[place];
@@ -477,7 +477,7 @@ nclab.compare = (source) => {
   }
 
   function changed(tableAlone) {
-    // Something was chosen: everything follows, and the address says it.
+    // The selection changed: draw again and store the selection in the address.
     if (tableAlone) {
       page.table.fill(page.rows, state);
       nclab.writeView(state, defaults);
@@ -575,7 +575,7 @@ nclab.compare = (source) => {
 };
 
 nclab.figureCsv = (charts) => {
-  // What is drawn, one row a point, as the figures of the papers have it.
+  // The drawn points as CSV, in the format of the figures of papers.
   const lines = ["panel,series,x,y,low,high"];
   charts.forEach((one) => {
     const view = one.chart.view;
@@ -594,7 +594,7 @@ nclab.figureCsv = (charts) => {
 };
 
 document.addEventListener("DOMContentLoaded", () => {
-  // The written report: runs are in a script beside the page, curves in one for each metric.
+  // Static report: one script holds the runs, and one script for each metric holds its curves.
   if (!document.getElementById("compare") || document.body.dataset.live) return;
   const files = {};
   const made = {};

@@ -6,7 +6,7 @@ nclab.addFigure = (id, spec) => {
 };
 
 nclab.recolour = (value) => {
-  // The same figure on dark paper: every colour of the light palette becomes its dark twin.
+  // The figure in the dark theme: replace every light colour by its dark counterpart.
   const light = nclab.palette.light;
   const dark = nclab.palette.dark;
   const twins = {};
@@ -22,7 +22,7 @@ nclab.recolour = (value) => {
     });
   });
   function twin(colour) {
-    // Also of what lets the paper through: rgba(31,35,40,0.18).
+    // Also replace transparent colours such as rgba(31,35,40,0.18).
     const [, rgb, alpha] = /^rgba\((\d+,\d+,\d+),([\d.]+)\)$/.exec(colour) || [];
     if (!rgb) return twins[colour] || colour;
     const hex = rgb.split(",").map((one) => Number(one).toString(16).padStart(2, "0"));
@@ -77,7 +77,7 @@ nclab.drawFigure = (box) => {
 document.addEventListener("DOMContentLoaded", () => {
   const boxes = Array.from(document.querySelectorAll("[data-figure]"));
   document.querySelectorAll("[data-png]").forEach((button) => {
-    // Made when it is wanted; with the report come SVG and PDF.
+    // PNG is made on request; the report contains SVG and PDF.
     button.addEventListener("click", () => {
       const plot = document.querySelector(`[data-figure="${button.dataset.png}"] .plot`);
       const { width, height } = plot.getBoundingClientRect();
@@ -87,7 +87,7 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   const waiting = boxes.slice();
   function next() {
-    // The ones in sight first, then the others while nothing else is to be done.
+    // Draw visible figures first, the others while the browser is idle.
     if (!waiting.length) return;
     waiting.sort(
       (one, other) =>

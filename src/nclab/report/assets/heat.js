@@ -1,8 +1,8 @@
-// The cosines between classes as a map of colours.
+// The cosines between classes as a heat map.
 "use strict";
 
 nclab.mix = (stops, share) => {
-  // A colour between the stops of a scale; share from 0 to 1.
+  // Interpolate a colour scale; share is from 0 to 1.
   const place = Math.min(1, Math.max(0, share));
   let at = 1;
   while (at < stops.length - 1 && stops[at][0] < place) at++;

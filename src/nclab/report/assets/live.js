@@ -49,7 +49,7 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 
   function cut() {
-    // Where the slider is in what was measured so far.
+    // Position of the slider in the measurements so far.
     const back = Number(scrub.value) / 1000;
     let end = 0;
     nclab.live.chart.view.series.forEach((one) => {
@@ -63,7 +63,7 @@ document.addEventListener("DOMContentLoaded", () => {
     Object.keys(message.curves || {}).forEach((slug) => {
       curves[slug] = message.curves[slug];
     });
-    // Whoever had no metric takes over the one that the server has chosen.
+    // If no metric is selected, use the one that the server selected.
     if (message.metric && asked.endsWith(",[]]"))
       asked = asked.replace(/\[\]\]$/, `${JSON.stringify([message.metric])}]`);
     if (message.runs) {

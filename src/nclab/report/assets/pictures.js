@@ -1,4 +1,4 @@
-// Figures of the runs themselves, drawn from the numbers beside them.
+// Figures of runs, drawn by the page from their numbers.
 "use strict";
 nclab.pictures = {};
 nclab.addPicture = (id, picture) => {

@@ -361,7 +361,7 @@ nclab.runPage = () => {
   space("space");
   certificate();
   page.refresh = (fresh) => {
-    // Only when whoever looks at it is at the end does the picture move on.
+    // Follow new frames only if the slider is at the end.
     const known = data.metrics.length;
     const warned = data.warnings.length;
     data = nclab.run = fresh;
@@ -423,7 +423,7 @@ document.addEventListener("DOMContentLoaded", () => {
         if (over()) nclab.changes.stop();
       })
       .catch(() => {
-        // The server or the run is gone: what is drawn stays.
+        // The server or the run is gone; keep what is drawn.
       })
       .finally(() => {
         window.setTimeout(() => {

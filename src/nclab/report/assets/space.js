@@ -9,7 +9,7 @@ nclab.space = (box, options) => {
   const holder = box.appendChild(nclab.element("div", { class: "chart-area" }));
 
   function between(name, floor, part) {
-    // Coordinates on the way from one measurement to the next, if both have the same things.
+    // Interpolate between two measurements, if both have the same points.
     const one = view.frames[floor][name];
     const other = (view.frames[floor + 1] || view.frames[floor])[name];
     if (part === 0 || one.length !== other.length) return one;
@@ -101,7 +101,7 @@ nclab.space = (box, options) => {
   }
 
   function extent(frame) {
-    // How far the picture reaches: to the simplex, or to most features while they are wide apart.
+    // Extent of the picture: the simplex, or most features while they are spread out.
     if (frame.extent) return frame.extent;
     const corners = norms(frame.etf);
     const features = norms(frame.points).sort((one, other) => one - other);
@@ -129,7 +129,7 @@ nclab.space = (box, options) => {
   }
 
   function drawEdges(pen, paper, frame, project) {
-    // The edges of the simplex, where it is a solid that can be seen as such.
+    // Edges of the simplex, if it has at most six corners.
     const many = frame.etf.length / 3;
     if (many > 6) return;
     pen.strokeStyle = paper.muted;
@@ -286,7 +286,7 @@ nclab.player = (box, options) => {
   }
   function move(now) {
     if (!playing) return;
-    // A frame may be older than the click.
+    // The time of the first frame may be before the click.
     const passed = Math.min(0.1, Math.max(0, (now - then) / 1000));
     then = now;
     at += (passed * Math.max(1, view.count - 1)) / view.seconds;

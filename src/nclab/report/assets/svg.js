@@ -1,4 +1,4 @@
-// Figures as files: a pen that writes SVG as the charts draw on a canvas, and sheets of charts.
+// Figures as files: a canvas-like pen that writes SVG, and sheets of several charts.
 "use strict";
 
 nclab.svgPen = (width, height) => {
@@ -169,7 +169,7 @@ nclab.saveFigure = (page, kind, name = "figure") => {
     paint(pen);
     canvas.toBlob((blob) => nclab.save(`${name}.png`, blob, "image/png"));
   }
-  // Each chart is laid out for the screen again.
+  // Restore the layout of each chart for the screen.
   page.charts.forEach((one) => {
     one.chart.update({});
   });

@@ -1,4 +1,4 @@
-// The table of runs: sorted, narrowed, with the columns one wants, and as CSV.
+// The table of runs: sorting, filtering, selection of columns, CSV.
 "use strict";
 nclab.gotRuns = (table) => {
   nclab.table = table;
@@ -7,7 +7,7 @@ nclab.gotRuns = (table) => {
 nclab.letters = new Intl.Collator(undefined, { numeric: true }); // made once: making it is slow
 
 nclab.order = (one, other) => {
-  // Numbers by size, words by letters, nothing last.
+  // Sort numbers by size and texts by letters; missing values come last.
   const empty = (value) => value === null || value === undefined || value === "";
   if (empty(one) || empty(other)) return Number(empty(one)) - Number(empty(other));
   if (typeof one === "number" && typeof other === "number") return one - other;
@@ -20,7 +20,7 @@ nclab.setting = (value) => {
 };
 
 nclab.cell = (run, name) => {
-  // What a run has under the name of a column.
+  // The value of a run in a column.
   if (name === "run") return run.name;
   if (name in run.config) return run.config[name];
   if (name in run.values) return run.values[name];
@@ -28,7 +28,7 @@ nclab.cell = (run, name) => {
 };
 
 nclab.filtered = (runs, text) => {
-  // Words that a run must have, and conditions such as weight_decay>=1e-3 or norm=affine.
+  // Filter: words, and conditions such as weight_decay>=1e-3 or norm=affine.
   const parts = text.split(/\s+/).filter(Boolean);
   const tests = parts.map((part) => {
     const found = /^(.+?)(<=|>=|!=|=|<|>)(.+)$/.exec(part);
@@ -110,7 +110,7 @@ nclab.runTable = (box, options) => {
   }
 
   function sortBy(name) {
-    // First the smallest, then the largest, then as they were.
+    // Sort ascending, then descending, then restore the order.
     const next = { [name]: `-${name}`, [`-${name}`]: "" };
     state.sort = state.sort in next ? next[state.sort] : name;
     options.changed(true);
