@@ -249,7 +249,7 @@ def _size_effect(part: Part, level: float, margin: float, stated: bool) -> Effec
     """Return the mean over seeds with Student's interval, widened for rounded values and shares."""
     values = list(part.values.values())
     if not all(map(math.isfinite, values)):
-        raise ValueError(f"Expected finite numbers, got {values} for {part.name}.")
+        raise ValueError(f"Expected finite values of every seed for {part.name}, got {values}.")
     never, always = part.share_range
     if part.trials and not (never <= min(values) and max(values) <= always):
         raise ValueError(
