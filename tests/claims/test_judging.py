@@ -227,7 +227,7 @@ def test_choices_are_distinguished_by_their_full_names() -> None:
 
 
 def test_numbers_that_are_not_finite_raise() -> None:
-    with pytest.raises(ValueError, match="finite numbers"):
+    with pytest.raises(ValueError, match="finite values of every seed for step"):
         judge_effects([Part("step", {0: 1.0, 1: float("nan")})], margin=0.0)
     with pytest.raises(ValueError, match="shares within"):
         judge_effects([Part("rises", {0: 1.5, 1: 0.5}, trials=20)], margin=0.0)
