@@ -61,9 +61,9 @@ class Columns:
         self.count += len(lines)
         self._newest_kept = (self.count - 1) % self.stride == 0
         if not self._newest_kept:
-            at, found = _scalars(_decode(lines[-1]))
-            self._newest_at = {name: float(value) for name, value in at.items()}
-            self._newest = {key: float(value) for key, value in found.items()}
+            moment, numbers = _scalars(_decode(lines[-1]))
+            self._newest_at = {name: float(value) for name, value in moment.items()}
+            self._newest = {key: float(value) for key, value in numbers.items()}
 
     def points(self, key: Key, axis: str) -> tuple[list[float], list[float | None]]:
         """Return one curve with the newest record at its end, and None for missing values."""
@@ -95,17 +95,17 @@ class Columns:
         """Return axes and columns of at most so many rows, evenly chosen, with the newest row."""
         rows = len(self)
         picked = evenly(rows, max(1, most - (not self._newest_kept)))
-        places = {name: [_known(at[row]) for row in picked] for name, at in self._at.items()}
+        axes = {name: [_known(at[row]) for row in picked] for name, at in self._at.items()}
         columns: dict[Key, list[float | None]] = {}
         for key in self.names():
             column = self.values.get(key, ())
             columns[key] = [_known(column[row]) if row < len(column) else None for row in picked]
         if not self._newest_kept:
-            for name, values in places.items():
+            for name, values in axes.items():
                 values.append(self._newest_at.get(name))
             for key, values in columns.items():
                 values.append(self._newest.get(key))
-        return places, columns
+        return axes, columns
 
     def has(self, axis: str) -> bool:
         """Whether some record has a value on this axis."""
@@ -118,9 +118,8 @@ class Columns:
     def _widen(self, lines: Sequence[bytes], *, is_first: bool) -> None:
         limit = self.limit
         if is_first:
-            some = [len(lines[place]) for place in (0, len(lines) // 2, -1)]
-            mean = sum(some) / len(some)
-            limit = min(limit, max(FEWEST, int(BUDGET_BYTES / max(1.0, mean))))
+            length = sum(len(lines[index]) for index in (0, len(lines) // 2, -1)) / 3
+            limit = min(limit, max(FEWEST, int(BUDGET_BYTES / max(1.0, length))))
         while (self.count + len(lines)) / self.stride > 2 * limit:
             self.stride *= 2
             if len(self):
@@ -128,18 +127,17 @@ class Columns:
                 self.values = {key: column[::2] for key, column in self.values.items()}
 
     def _keep(self, line: bytes) -> None:
-        at, found = _scalars(_decode(line))
+        moment, numbers = _scalars(_decode(line))
         rows = len(self)
-        for name, column in self._at.items():
-            column.append(at.get(name, nan))
-        columns = self.values
-        for key, value in found.items():
-            known = columns.get(key)
-            if known is None:
-                known = columns[key] = array("d")
-            if len(known) < rows:
-                known.extend([nan] * (rows - len(known)))
-            known.append(value)
+        for name, axis in self._at.items():
+            axis.append(moment.get(name, nan))
+        for key, value in numbers.items():
+            column = self.values.get(key)
+            if column is None:
+                column = self.values[key] = array("d")
+            if len(column) < rows:
+                column.extend([nan] * (rows - len(column)))
+            column.append(value)
 
 
 def evenly(count: int, most: int) -> list[int]:
@@ -155,30 +153,30 @@ def evenly(count: int, most: int) -> list[int]:
 
 def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, float]]:
     """Return the position of a record on each axis, and its numbers by layer and metric."""
-    at: dict[str, float] = {}
-    found: dict[Key, float] = {}
+    moment: dict[str, float] = {}
+    numbers: dict[Key, float] = {}
     split = split_of(record)
     for index, layer in enumerate(layers_of(record)):
         title = curve_title(title_of_layer(layer, index), split)
         for name, value in layer.items():
             kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
             if kind is float or (kind is int and -MAX_NUMBER < value < MAX_NUMBER):
-                found[title, name] = value
-    own, train = record.get("layer"), record.get("train")
-    title = own if type(own) is str else ""
+                numbers[title, name] = value
+    layer_name, train = record.get("layer"), record.get("train")
+    title = layer_name if type(layer_name) is str else ""
     prefix = "train " if record.get("kind") == EPOCH else ""
     for name, value in record.items():
         kind = type(value)
         if kind is float or (kind is int and -MAX_NUMBER < value < MAX_NUMBER):
             if name in AXES:
-                at[name] = value
+                moment[name] = value
             else:
-                found[title, prefix + name] = value
+                numbers[title, prefix + name] = value
     if type(train) is dict:
-        found |= {
+        numbers |= {
             ("", f"{split} {name}"): value for name, value in train.items() if is_number(value)
         }
-    return at, found
+    return moment, numbers
 
 
 def curve_title(layer: str, split: str) -> str:

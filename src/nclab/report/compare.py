@@ -33,17 +33,17 @@ def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict
     """Return the rows with only the settings in which they differ, under short names.
 
     >>> rows = [{"config": {"a.rate": n, "a.batch": 8}} for n in (1, 2)]
-    >>> found = with_axes(rows, [])
-    >>> found["axes"], found["same"], found["runs"][1]["config"]
+    >>> comparison = with_axes(rows, [])
+    >>> comparison["axes"], comparison["same"], comparison["runs"][1]["config"]
     (['rate'], {'a.batch': 8}, {'rate': 2})
     """
     rows = _with_defaults(rows)
-    names = differing([row["config"] for row in rows])
-    everywhere = [row["config"] for row in rows]
+    configs = [row["config"] for row in rows]
+    names = differing(configs)
     same = {
-        key: everywhere[0][key]
-        for key in (everywhere[0] if rows else ())
-        if key not in names and all(key in one for one in everywhere)
+        key: value
+        for key, value in (configs[0] if configs else {}).items()
+        if key not in names and all(key in config for config in configs)
     }
     shown = [
         {**row, "config": {names[key]: v for key, v in row["config"].items() if key in names}}
@@ -58,15 +58,15 @@ def _with_defaults(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     wanted = {key: value for key, value in OMITTED_DEFAULTS.items() if key in named}
     if not wanted:
         return rows
-    found = []
+    completed = []
     for row in rows:
-        own = row["config"]
-        parts = {key.partition(".")[0] for key in own} if row.get("kind") == FLEET else set()
-        unsaid = {key: value for key, value in wanted.items() if key.partition(".")[0] in parts}
-        if unsaid.get("shape.features", 0) is None:
-            unsaid["shape.features"] = own.get("shape.width")
-        found.append({**row, "config": {**unsaid, **own}})
-    return found
+        config = row["config"]
+        parts = {key.partition(".")[0] for key in config} if row.get("kind") == FLEET else set()
+        omitted = {key: value for key, value in wanted.items() if key.partition(".")[0] in parts}
+        if omitted.get("shape.features", 0) is None:
+            omitted["shape.features"] = config.get("shape.width")
+        completed.append({**row, "config": {**omitted, **config}})
+    return completed
 
 
 def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
@@ -77,15 +77,15 @@ def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
     >>> differing([{"m.seed": 0, "m.decay": 1}, {"m.seed": 1, "m.decay": 2}, {"x": 5}])
     {'m.decay': 'decay', 'm.seed': 'seed'}
     """
-    found: dict[str, dict[int, str]] = {}
-    for place, config in enumerate(configs):
+    values_by_key: dict[str, dict[int, str]] = {}
+    for index, config in enumerate(configs):
         for key, value in config.items():
-            found.setdefault(key, {})[place] = json.dumps(value)
-    once: dict[str, str] = {}
-    for key, values in found.items():  # settings that always change together are shown once
+            values_by_key.setdefault(key, {})[index] = json.dumps(value)
+    distinct: dict[str, str] = {}
+    for key, values in values_by_key.items():  # settings that change together are shown once
         if len(set(values.values())) > 1:
-            once.setdefault(f"{key.rpartition('.')[2]} {values}", key)
-    keys = list(once.values())
+            distinct.setdefault(f"{key.rpartition('.')[2]} {values}", key)
+    keys = list(distinct.values())
     ends = [key.rpartition(".")[2] for key in keys]
     names = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
     return dict(sorted(names.items(), key=lambda item: item[1] == SEED))
@@ -93,11 +93,15 @@ def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
 
 def row_of(slug: str, run: RunFollower) -> dict[str, Any]:
     """Return the row of a run: its state, its configuration and its last values."""
-    epoch = run.last_measurement().get("epoch")
-    seen = (columns.count for kind, columns in run.columns.items() if kind != EPOCH)
-    measured = max(seen, default=0)
-    own = {"config": settings(run), "values": last_values(run)}
-    return {"slug": slug, **summary(run), "epoch": epoch, "measured": measured, **own}
+    counts = (columns.count for kind, columns in run.columns.items() if kind != EPOCH)
+    return {
+        "slug": slug,
+        **summary(run),
+        "epoch": run.last_measurement().get("epoch"),
+        "measured": max(counts, default=0),
+        "config": settings(run),
+        "values": last_values(run),
+    }
 
 
 def settings(run: RunFollower) -> dict[str, Value]:
@@ -115,10 +119,10 @@ def settings(run: RunFollower) -> dict[str, Value]:
 
 def _flatten(value: Any, path: str, into: dict[str, Value]) -> None:
     if isinstance(value, dict):
-        for name, one in value.items():
-            _flatten(one, f"{path}.{name}" if path else str(name), into)
+        for name, item in value.items():
+            _flatten(item, f"{path}.{name}" if path else str(name), into)
     elif isinstance(value, list):
-        if len(value) <= MAX_LIST and not any(isinstance(one, dict | list) for one in value):
+        if len(value) <= MAX_LIST and not any(isinstance(item, dict | list) for item in value):
             into[path] = ", ".join(map(str, value))
     elif path and not (isinstance(value, str) and len(value) > MAX_TEXT):
         into[path] = value
@@ -129,14 +133,14 @@ def last_values(run: RunFollower) -> dict[str, float | int | None]:
 
     The names of metrics on other data than the training data end with the name of the split.
     """
-    found: dict[str, float | None] = {}
+    values: dict[str, float | None] = {}
     last = run.last_layers()
     for key in sorted(run.names(), key=lambda key: not key[0]):  # layers before the whole
         layer, metric = key
         data = layer.rpartition(" · ")[2] if " · " in layer else ""
-        if layer in last or (not layer and metric not in found):
-            found[f"{metric} · {data}" if data else metric] = run.newest(key)
-    return dict(zip(found, round_values(list(found.values())), strict=True))
+        if layer in last or (not layer and metric not in values):
+            values[f"{metric} · {data}" if data else metric] = run.newest(key)
+    return dict(zip(values, round_values(list(values.values())), strict=True))
 
 
 def describe_all(runs: Mapping[str, RunFollower]) -> list[dict[str, Any]]:
@@ -144,9 +148,9 @@ def describe_all(runs: Mapping[str, RunFollower]) -> list[dict[str, Any]]:
     names = (metric for run in runs.values() for _, metric in run.names())
     classes = {last_layer(run.last_measurement()).get("num_classes") for run in runs.values()}
     classes -= {None}
-    found = describe(names, classes.pop() if len(classes) == 1 else None)
+    metrics = describe(names, classes.pop() if len(classes) == 1 else None)
     rank = {name: index for index, name in enumerate((*CHOSEN, *FIRST, *FIRST_OF_SAMPLES))}
-    return sorted(found, key=lambda one: rank.get(one["name"], len(rank)))
+    return sorted(metrics, key=lambda metric: rank.get(metric["name"], len(rank)))
 
 
 def curves(runs: Mapping[str, RunFollower], *, points: int = POINTS) -> dict[str, dict[str, Any]]:
@@ -154,30 +158,28 @@ def curves(runs: Mapping[str, RunFollower], *, points: int = POINTS) -> dict[str
 
     `at` lists the values on the axes; every curve refers to entries of this list.
     """
-    found: dict[str, dict[str, Any]] = {}
+    files: dict[str, dict[str, Any]] = {}
     for slug, run in runs.items():
         last = ("", *run.last_layers())
         shown = run.axes()
         for columns in run.columns.values():
-            places, values = columns.table(points)
-            at = {name: round_values(places[name], 9) for name in shown if columns.has(name)}
+            axes, values = columns.table(points)
+            at = {name: round_values(axes[name], 9) for name in shown if columns.has(name)}
             for (layer, metric), y in values.items():
-                if layer not in last or not any(one is not None for one in y):
+                if layer not in last or not any(value is not None for value in y):
                     continue
-                file = found.setdefault(metric, {"at": [], "known": {}, "runs": {}})
-                own = {AXES[name]: _index(file, column) for name, column in at.items()}
-                ours = file["runs"].setdefault(slug, {})
-                before = ours.get(layer)
-                if before is None or len(before["y"]) < len(
-                    y
-                ):  # keep the kind of records with the most points
-                    ours[layer] = {"layer": layer, "at": own, "y": round_values(y)}
+                file = files.setdefault(metric, {"at": [], "known": {}, "runs": {}})
+                indices = {AXES[name]: _index(file, column) for name, column in at.items()}
+                by_layer = file["runs"].setdefault(slug, {})
+                # Keep the kind of records with the most points.
+                if layer not in by_layer or len(by_layer[layer]["y"]) < len(y):
+                    by_layer[layer] = {"layer": layer, "at": indices, "y": round_values(y)}
     return {
         metric: {
             "at": file["at"],
-            "runs": {slug: list(ours.values()) for slug, ours in file["runs"].items()},
+            "runs": {slug: list(by_layer.values()) for slug, by_layer in file["runs"].items()},
         }
-        for metric, file in found.items()
+        for metric, file in files.items()
     }
 
 

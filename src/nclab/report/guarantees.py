@@ -20,8 +20,8 @@ def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
 
     >>> certificate = {"excess_loss": 0.01, "alignment_lower": 0.9, "intra_lower": 0.8}
     >>> layer = {"num_classes": 4, "balanced_loss": 0.05, "min_intra": 0.9}
-    >>> found = guarantees({"layers": [{**layer, "certificate": certificate}]})
-    >>> found["rows"][1]["guaranteed"], found["rows"][1]["measured"]
+    >>> card = guarantees({"layers": [{**layer, "certificate": certificate}]})
+    >>> card["rows"][1]["guaranteed"], card["rows"][1]["measured"]
     (0.8, 0.9)
     >>> guarantees({"layers": [layer]})["words"]
     'No certificate: this run was recorded by a version without certificates.'
@@ -41,11 +41,11 @@ def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
             "quantity": name,
             "guaranteed": _number(certificate.get(bound)),
             "otherwise": "nothing" if searched or bound != "inter_upper" else "not searched",
-            "measured": _number(layer.get(measured)),
+            "measured": _number(layer.get(metric)),
             "thesis": _number(certificate.get(f"thesis_{bound}")),
             "collapse": -1 / (classes - 1) if bound == "inter_upper" else 1.0,
         }
-        for name, bound, measured in ROWS
+        for name, bound, metric in ROWS
     ]
     within = _number(certificate.get("within_upper"))
     if within is not None:
@@ -60,13 +60,15 @@ def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
                 "collapse": 0.0,
             }
         )
-    promised, seen = _numbers(certificate.get("class_intra_lower")), layer.get("intra_cosine")
-    every: dict[str, Any] | None = None
-    if promised and seen:
-        every = {"guaranteed": promised, "measured": seen}
+    bounds, measured = certificate.get("class_intra_lower"), layer.get("intra_cosine")
+    numbers = map(_number, bounds if isinstance(bounds, list) else [])
+    guaranteed = [value for value in numbers if value is not None]
+    classes_card: dict[str, Any] | None = None
+    if guaranteed and measured:
+        classes_card = {"guaranteed": guaranteed, "measured": measured}
         names = list(class_names(layer).values())
-        every |= {"names": names} if len(names) == len(promised) else {}
-    return {"rows": rows, "words": _words(certificate, promised), "classes": every}
+        classes_card |= {"names": names} if len(names) == len(guaranteed) else {}
+    return {"rows": rows, "words": _explain(certificate, guaranteed), "classes": classes_card}
 
 
 def class_names(layer: Mapping[str, Any]) -> dict[str, str]:
@@ -81,32 +83,22 @@ def class_names(layer: Mapping[str, Any]) -> dict[str, str]:
     return {str(number): str(name) for number, name in zip(numbers, names, strict=True)}
 
 
-def _words(certificate: Mapping[str, Any], promised: list[float]) -> str:
+def _explain(certificate: Mapping[str, Any], class_bounds: list[float]) -> str:
+    """Return the certificate in sentences; `class_bounds` are the bounds within each class."""
     excess = _number(certificate.get("excess_loss")) or 0.0
-    words = f"The loss is {excess:.3g} above the lowest loss that these norms allow. "
+    loss = f"The loss is {excess:.3g} above the lowest loss that these norms allow"
     if (by_samples := _number(certificate.get("samples_excess_loss"))) is not None:
-        words = (
-            f"The loss is {excess:.3g} above the lowest loss that these norms allow if every class "
-        )
-        words += f"has equal weight, and at most {by_samples:.3g} above it if every sample has. "
-    rho = _number(certificate.get("alignment_lower"))
-    words += (
-        NOTHING
-        if rho is None
-        else f"Every class mean has a cosine of at least {rho:.4f} with its classifier row."
-    )
-    mean = sum(promised) / max(len(promised), 1)
+        loss += " if every class has equal weight, "
+        loss += f"and at most {by_samples:.3g} above it if every sample has"
+    rho, alignment = _number(certificate.get("alignment_lower")), NOTHING
+    if rho is not None:
+        alignment = f"Every class mean has a cosine of at least {rho:.4f} with its classifier row."
+    text = f"{loss}. {alignment}"
+    mean = sum(class_bounds) / max(len(class_bounds), 1)
     if mean > 0:
-        words += (
-            f" From the loss of each class follows a cosine within the class of at least {mean:.4f}"
-        )
-        words += " on average over classes."
-    return words
-
-
-def _numbers(values: Any) -> list[float]:
-    known = [_number(value) for value in values] if isinstance(values, list) else []
-    return [value for value in known if value is not None]
+        text += " From the loss of each class follows a cosine within the class of at least "
+        text += f"{mean:.4f} on average over classes."
+    return text
 
 
 def _number(value: Any) -> float | None:

@@ -67,6 +67,8 @@ class Pages:
 
     def _index(self) -> str:
         content = self.content
+        theirs, ours = _by_author(content.claims)
+        experiment_names = [experiment.name for experiment in content.experiments]
         papers = [
             {
                 **paper,
@@ -90,19 +92,29 @@ class Pages:
             gallery=self._gallery(),
             **self._hero(),
             others=content.of_paper(""),
-            titles={one.name: content.title_of(one.name) for one in content.experiments},
+            titles={name: content.title_of(name) for name in experiment_names},
             figures=content.figures,
             figure_count=len(content.figures) + len(self._figures()),
             ill=sum(bool(row["health"]) for row in self.table["runs"]),
             claims=content.claims,
-            theirs=len(_whose(content.claims)[0]),
-            ours=len(_whose(content.claims)[1]),
-            tallies=self._tallies(),
+            theirs=len(theirs),
+            ours=len(ours),
+            tallies=[
+                {"title": title, "whose": whose, "tally": _tally(claims)}
+                for title, whose, claims in (
+                    ("Statements of papers", "papers", theirs),
+                    ("Our findings", "ours", ours),
+                )
+                if claims
+            ],
             relations=_relations(content.claims),
             ledger_problem=content.ledger_problem,
             skipped=content.skipped,
             problems=content.problems,
-            runs=self._rows(),
+            runs=[
+                {**row, "last": [row["epoch"], *(row["values"].get(name) for name in LAST)]}
+                for row in self.table["runs"]
+            ],
             axes=self.table["axes"],
             shown=MAX_OVERVIEW_RUNS,
             commands=self._commands(),
@@ -111,8 +123,8 @@ class Pages:
 
     def _paper(self, key: str) -> str:
         experiments = self.content.of_paper("" if key == "other" else key)
-        beside = {one.name: self._beside(one) for one in experiments}
-        shown = {claim["id"] for claims in beside.values() for claim in claims}
+        claims = {experiment.name: self._claims_about(experiment) for experiment in experiments}
+        shown = {claim["id"] for group in claims.values() for claim in group}
         paper = self.content.papers.get(key)
         return self._fill(
             "paper.html",
@@ -121,25 +133,27 @@ class Pages:
             heading=paper["title"] if paper else "Other experiments",
             lead=f"{paper['authors']}, {paper['year']}" if paper else "",
             experiments=experiments,
-            descriptions={one.name: self._describe(one, beside[one.name]) for one in experiments},
+            descriptions={name: self._describe(name, group) for name, group in claims.items()},
             corrections=self._corrections(),
-            errata=[one for one in self.content.errata if one["where"].startswith(f"{key},")],
-            claims_beside=beside,
+            errata=[row for row in self.content.errata if row["where"].startswith(f"{key},")],
+            claims_by_experiment=claims,
             judging=self._judging(key),
             rest=[claim for claim in self.content.claims_of(key) if claim["id"] not in shown],
         )
 
     def _claims(self) -> str:
         by_paper: dict[str, list[Mapping[str, Any]]] = {}
-        for one in self.content.claims:
-            by_paper.setdefault(str(one["id"]).split("/")[0], []).append(one)
+        for claim in self.content.claims:
+            by_paper.setdefault(str(claim["id"]).split("/")[0], []).append(claim)
         known = list(self.content.papers)
         papers = sorted(by_paper, key=lambda key: known.index(key) if key in known else len(known))
         return self._fill(
             "claims.html",
             "claims.html",
             title="Claims",
-            claims=[{**one, "where": self._links(one)} for key in papers for one in by_paper[key]],
+            claims=[
+                {**claim, "where": self._links(claim)} for key in papers for claim in by_paper[key]
+            ],
             corrections=self._corrections(),
             tally=_tally(self.content.claims),
             papers=papers,
@@ -152,12 +166,12 @@ class Pages:
             "formulas.html",
             "formulas.html",
             title="Formulas",
-            formulas=[one for one in formulas() if one["anchor"] in cited],
+            formulas=[formula for formula in formulas() if formula["anchor"] in cited],
         )
 
     def _cited(self) -> set[str]:
         """Return the anchors of the formulas to which claims of this folder link."""
-        known = {one["anchor"] for one in formulas()}
+        known = {formula["anchor"] for formula in formulas()}
         links = (str(claim["links"].get("formula") or "") for claim in self.content.claims)
         return known & {link.rpartition("#")[2] for link in links}
 
@@ -186,7 +200,7 @@ class Pages:
             config=pretty(manifest.config),
             alarms=run.alarms[-MAX_ALARMS:],
             thesis="pan2023" in self.content.papers,
-            places=[AXES[name] for name in run.axes()],
+            axes=[AXES[name] for name in run.axes()],
         )
 
     def live_page(self) -> str:
@@ -215,7 +229,7 @@ class Pages:
             made="live" if self.live else f"made {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         )
 
-    def _beside(self, experiment: ExperimentFolder) -> list[Mapping[str, Any]]:
+    def _claims_about(self, experiment: ExperimentFolder) -> list[Mapping[str, Any]]:
         """Return the claims that are judged from an experiment or refer to its figures."""
         figures = {figure.name for figure in experiment.figures}
         return [
@@ -224,42 +238,39 @@ class Pages:
             if claim["needs"] == experiment.name or claim["links"].get("figure") in figures
         ]
 
-    def _describe(
-        self, experiment: ExperimentFolder, claims: list[Mapping[str, Any]]
-    ) -> dict[str, str]:
+    def _describe(self, experiment: str, claims: list[Mapping[str, Any]]) -> dict[str, str]:
         """Return title and statement of an experiment, and a summary of the verdicts on it."""
-        description = {"title": experiment.name, "says": "", "source": "", "about": ""}
-        description |= self.content.descriptions.get(experiment.name, {})
-        theirs, ours = _whose(claims)
-        saw = []
+        description = {"title": experiment, "says": "", "source": "", "about": ""}
+        description |= self.content.descriptions.get(experiment, {})
+        theirs, ours = _by_author(claims)
+        verdicts = []
         if theirs:
             keys = {str(claim["id"]).split("/")[0] for claim in theirs}
             paper = "papers" if len(keys) > 1 else "paper"
-            said = f"{counted(len(theirs), 'statement')} of the {paper}: {_seen(theirs)}."
-            saw += [said, *_not_confirmed(theirs)]
+            count = counted(len(theirs), "statement")
+            verdicts += [f"{count} of the {paper}: {_count_verdicts(theirs)}."]
+            verdicts += _not_confirmed(theirs)
         if ours:
-            said = f"{counted(len(ours), 'finding')} of our own: {_seen(ours)}."
-            saw += [
-                said,
-                *(f"Of our own, {one[0].lower()}{one[1:]}" for one in _not_confirmed(ours)),
-            ]
-        recorded = "yes" if any(claim["size"] for claim in claims) else ""
+            count = counted(len(ours), "finding")
+            verdicts += [f"{count} of our own: {_count_verdicts(ours)}."]
+            sentences = _not_confirmed(ours)
+            verdicts += [f"Of our own, {text[0].lower()}{text[1:]}" for text in sentences]
         return {
             **description,
-            "saw": " ".join(saw),
-            "recorded": recorded,
+            "verdicts": " ".join(verdicts),
+            "recorded": "yes" if any(claim["size"] for claim in claims) else "",
             "here": _relations(claims),
         }
 
     def _corrections(self) -> dict[str, Mapping[str, Any]]:
         """Return the erratum that a claim shows, by the id of the claim."""
-        return {id_: one for one in self.content.errata for id_ in one["claims"]}
+        return {id_: erratum for erratum in self.content.errata for id_ in erratum["claims"]}
 
     def _links(self, claim: Mapping[str, Any]) -> list[dict[str, str]]:
         """Return the links of a claim to its figure, its formula, its erratum and its code."""
-        found = []
+        links = []
         for name, text in claim["links"].items():
-            figure = next((one for one in self._figures() if one.name == text), None)
+            figure = next((figure for figure in self._figures() if figure.name == text), None)
             href = ""
             if name == "figure" and figure is not None:
                 href = f"{self._page_of(figure)}#{figure.id}"
@@ -271,8 +282,8 @@ class Pages:
                 if key in self.content.papers:
                     href = f"papers/{key}.html#{safe_name(erratum['where'])}"
             if text:
-                found.append({"name": str(name), "text": str(text), "href": href})
-        return found
+                links.append({"name": str(name), "text": str(text), "href": href})
+        return links
 
     def _hero(self) -> dict[str, Any]:
         """Return the run whose 3-D picture opens the report: exact, long, and most collapsed."""
@@ -296,20 +307,20 @@ class Pages:
     def _gallery(self) -> list[dict[str, str]]:
         return [
             {
-                "id": one.id,
-                "title": one.picture.title or one.name,
-                "experiment": self.content.title_of(one.experiment),
-                "page": self._page_of(one),
-                "suffix": ".svg" if ".svg" in one.images else ".png",
+                "id": figure.id,
+                "title": figure.picture.title or figure.name,
+                "experiment": self.content.title_of(figure.experiment),
+                "page": self._page_of(figure),
+                "suffix": ".svg" if ".svg" in figure.images else ".png",
                 "size": experiment.size,
             }
             for experiment in self.content.experiments
-            for one in experiment.figures
-            if ".svg" in one.images or ".png" in one.images
+            for figure in experiment.figures
+            if ".svg" in figure.images or ".png" in figure.images
         ]
 
     def _figures(self) -> list[Figure]:
-        return [figure for one in self.content.experiments for figure in one.figures]
+        return [figure for entry in self.content.experiments for figure in entry.figures]
 
     def _page_of(self, figure: Figure) -> str:
         return f"papers/{self.content.paper_of(figure.experiment) or 'other'}.html"
@@ -318,91 +329,76 @@ class Pages:
         """Return experiments of other papers from which claims of this paper are judged."""
         return [
             {
-                "title": self.content.title_of(one.name),
-                "paper": self.content.paper_of(one.name) or "other",
-                "name": one.name,
+                "title": self.content.title_of(experiment.name),
+                "paper": self.content.paper_of(experiment.name) or "other",
+                "name": experiment.name,
             }
-            for one in self.content.judging(key)
-        ]
-
-    def _tallies(self) -> list[dict[str, Any]]:
-        """Return the claims by verdict, separately for statements of papers and our findings."""
-        theirs, ours = _whose(self.content.claims)
-        groups = (
-            ("Statements of papers", "papers", theirs),
-            ("Our findings", "ours", ours),
-        )
-        return [
-            {"title": title, "whose": whose, "tally": _tally(some)}
-            for title, whose, some in groups
-            if some
-        ]
-
-    def _rows(self) -> list[dict[str, Any]]:
-        return [
-            {**row, "last": [row["epoch"], *(row["values"].get(name) for name in LAST)]}
-            for row in self.table["runs"]
+            for experiment in self.content.judging(key)
         ]
 
     def _commands(self) -> list[str]:
         """Return the commands that repeat everything, each once."""
-        lines = [one.command for one in self.content.experiments]
+        lines = [experiment.command for experiment in self.content.experiments]
         lines += [command_line(run.manifest.command) for run in self.runs.values()]
         kept = list(dict.fromkeys(line for line in lines if line))
         more = [f"… and {len(kept) - 30} more on the pages of the runs"] if len(kept) > 30 else []
         return [*kept[:30], *more, f"nclab report {self.content.root.name}"]
 
     def _versions(self) -> dict[str, str]:
-        found: dict[str, dict[str, None]] = {}
+        used: dict[str, dict[str, None]] = {}
         for run in self.runs.values():
             commit = {"commit": run.manifest.commit} if run.manifest.commit else {}
             for name, value in {**run.manifest.versions, **commit}.items():
-                found.setdefault(name, {})[str(value)] = None
-        return {name: ", ".join(values) for name, values in found.items()} or versions()
+                used.setdefault(name, {})[str(value)] = None
+        return {name: ", ".join(values) for name, values in used.items()} or versions()
 
 
-def _whose(
+def _by_author(
     claims: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
     """Return the statements of papers, and our own findings."""
-    return [one for one in claims if not one["ours"]], [one for one in claims if one["ours"]]
+    theirs = [claim for claim in claims if not claim["ours"]]
+    return theirs, [claim for claim in claims if claim["ours"]]
 
 
 def _counts(claims: Sequence[Mapping[str, Any]]) -> str:
     """Return the numbers of statements and of our findings as text."""
-    theirs, ours = _whose(claims)
-    words = [counted(len(theirs), "statement")] if theirs or not ours else []
-    return " · ".join([*words, *([f"{counted(len(ours), 'finding')} of our own"] if ours else [])])
+    theirs, ours = _by_author(claims)
+    counts = [counted(len(theirs), "statement")] if theirs or not ours else []
+    counts += [f"{counted(len(ours), 'finding')} of our own"] if ours else []
+    return " · ".join(counts)
 
 
 def _relations(claims: Sequence[Mapping[str, Any]]) -> str:
     """Return how often the runs of this folder agree with the recorded verdicts."""
-    said = Counter(str(claim["here"]["relation"]) for claim in claims if claim["here"])
-    words = (("agrees", "agree"), ("differs", "differ"), ("undecided", "undecided"))
-    return ", ".join(f"{said[name]} {word}" for name, word in words) if said else ""
+    counts = Counter(str(claim["here"]["relation"]) for claim in claims if claim["here"])
+    verbs = {"agrees": "agree", "differs": "differ", "undecided": "undecided"}
+    return ", ".join(f"{counts[name]} {verb}" for name, verb in verbs.items()) if counts else ""
 
 
 def _tally(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
     """Return verdict, tone and count, the good verdicts first."""
     counts = Counter((claim["verdict"], claim["tone"]) for claim in claims)
     known = [*TONES, *sorted({tone for _, tone in counts} - set(TONES))]
-    ordered = sorted(counts, key=lambda found: (known.index(found[1]), found[0]))
+    ordered = sorted(counts, key=lambda pair: (known.index(pair[1]), pair[0]))
     return [(verdict, tone, counts[verdict, tone]) for verdict, tone in ordered]
 
 
-def _seen(claims: Sequence[Mapping[str, Any]]) -> str:
+def _count_verdicts(claims: Sequence[Mapping[str, Any]]) -> str:
     counts = Counter(str(claim["verdict"]) for claim in claims)
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
 
 
 def _not_confirmed(claims: list[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a sentence for each verdict that does not confirm the paper."""
-    for verdict in dict.fromkeys(str(one["verdict"]) for one in claims if one["tone"] != "good"):
-        own = [str(one["text"]).rstrip(".") for one in claims if one["verdict"] == verdict]
-        more = f" and {len(own) - MAX_QUOTED} more" if len(own) > MAX_QUOTED else ""
-        said = "; ".join(f"“{text}”" for text in own[:MAX_QUOTED] if text)
-        if said:
-            yield f"{verdict.capitalize()}: {said}{more}."
+    for verdict in dict.fromkeys(
+        str(claim["verdict"]) for claim in claims if claim["tone"] != "good"
+    ):
+        texts = [str(row["text"]).rstrip(".") for row in claims if row["verdict"] == verdict]
+        more = f" and {len(texts) - MAX_QUOTED} more" if len(texts) > MAX_QUOTED else ""
+        quotes = "; ".join(f"“{text}”" for text in texts[:MAX_QUOTED] if text)
+        if quotes:
+            yield f"{verdict.capitalize()}: {quotes}{more}."
 
 
 def palette_script() -> str:

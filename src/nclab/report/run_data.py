@@ -1,5 +1,6 @@
 """Data for the page of one run: curves, cosines between classes and the 3-D picture."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -75,21 +76,28 @@ def page_limits(runs: int) -> PageLimits:
 def run_data(run: RunFollower, *, slug: str, limits: PageLimits | None = None) -> dict[str, Any]:
     """Return everything that the page of a run draws, as plain JSON values."""
     limits = limits or PageLimits()
-    layers = run.layers()
     last = run.last_measurement()
-    names = (metric for _, metric in run.names())
-    metrics = describe(names, last_layer(last).get("num_classes"))
+    metrics = describe((name for _, name in run.names()), last_layer(last).get("num_classes"))
+    names = [metric["name"] for metric in metrics]
+    wanted = FIRST_OF_SAMPLES if SAMPLE in run.columns else FIRST
+    layer = next(iter(run.last_layers()), "")
+    to_target, to_etf = (
+        run.curve((layer, name), "step")[1] for name in ("target_distance", "etf_distance")
+    )
     return {
         "slug": slug,
         **summary(run),
-        "layers": layers,
-        "metrics": [_without_meaning(metric) for metric in metrics],
-        "first": _first(run, [metric["name"] for metric in metrics]),
+        "layers": run.layers(),
+        "metrics": [  # without the meanings, which all pages share
+            {key: metric[key] for key in ("name", "ideal") if metric[key] is not None}
+            for metric in metrics
+        ],
+        "first": [name for name in wanted if name in names][:SHOWN_FIRST] or names[:6],
         "tables": _tables(run, limits),
         "cosines": _cosines(run, limits),
         "geometry": _geometry(run, limits),
         "certificate": guarantees(last),
-        "toward": _toward(run),
+        "toward": progress(to_target, to_etf),
         "warnings": run.alarms[-MAX_ALARMS:],
     }
 
@@ -119,40 +127,22 @@ def describe(names: Iterable[str], classes: Any) -> list[dict[str, Any]]:
     from nclab.metrics.catalogue import every_metric
 
     rank = {name: index for index, name in enumerate(every_metric())}
-    found = []
+    rows = []
     for name in sorted(dict.fromkeys(names), key=lambda name: rank.get(name, len(rank))):
         metric = every_metric().get(name)
         ideal = None
         if metric and metric.ideal and isinstance(classes, int) and classes > 1:
             ideal = metric.ideal(classes)
         meaning = metric.meaning if metric else MEANINGS.get(name, "")
-        found.append({"name": name, "meaning": meaning, "ideal": ideal})
-    return found
-
-
-def _without_meaning(metric: dict[str, Any]) -> dict[str, Any]:
-    """Return a metric without its meaning, which all pages share."""
-    ideal = metric["ideal"]
-    return {"name": metric["name"], **({} if ideal is None else {"ideal": ideal})}
-
-
-def _toward(run: RunFollower) -> str:
-    """Return how close the training came to the optimum of its setting, or an empty text."""
-    layer = next(iter(run.last_layers()), "")
-    own, etf = (run.curve((layer, name), "step")[1] for name in ("target_distance", "etf_distance"))
-    return progress(own, etf)
-
-
-def _first(run: RunFollower, names: list[str]) -> list[str]:
-    wanted = FIRST_OF_SAMPLES if SAMPLE in run.columns else FIRST
-    return [name for name in wanted if name in names][:SHOWN_FIRST] or names[:6]
+        rows.append({"name": name, "meaning": meaning, "ideal": ideal})
+    return rows
 
 
 def _tables(run: RunFollower, limits: PageLimits) -> list[dict[str, Any]]:
     tables = []
     shown, last = run.axes(), run.last_layers()
     for kind, columns in run.columns.items():
-        places, values = columns.table(limits.points)
+        axes, values = columns.table(limits.points)
         kept = [
             {"layer": layer, "metric": metric, "y": round_values(y)}
             for (layer, metric), y in values.items()
@@ -160,7 +150,7 @@ def _tables(run: RunFollower, limits: PageLimits) -> list[dict[str, Any]]:
             and any(value is not None for value in y)
             and (limits.all_layers or layer in ("", *last) or metric in EVERY_LAYER)
         ]
-        at = {AXES[name]: round_values(places[name], 9) for name in AXES if name in shown}
+        at = {AXES[name]: round_values(axes[name], 9) for name in AXES if name in shown}
         tables.append({"kind": kind, **at, "columns": kept})
     return tables
 
@@ -204,19 +194,16 @@ def _frames(records: list[dict[str, Any]], samples: int) -> list[dict[str, Any]]
         if not (isinstance(labels, list) and isinstance(points, list)):
             continue
         step = max(1, -(-len(points) // samples))
-        seen = {name: _fine(record.get(name) or []) for name in ("means", "weights", "etf")}
-        seen = {"points": _fine(points[::step]), **seen}
-        if None not in seen.values():
+        vectors = {name: _fine(record.get(name) or []) for name in ("means", "weights", "etf")}
+        vectors = {"points": _fine(points[::step]), **vectors}
+        if None not in vectors.values():
             about = {**_moment(record), "share": without_huge_numbers(record.get("share"))}
-            frames.append({**about, "labels": without_huge_numbers(labels[::step]), **seen})
+            frames.append({**about, "labels": without_huge_numbers(labels[::step]), **vectors})
     return frames
 
 
 def _moment(record: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "epoch": without_huge_numbers(record.get("epoch")),
-        "step": without_huge_numbers(record.get("step")),
-    }
+    return {name: without_huge_numbers(record.get(name)) for name in ("epoch", "step")}
 
 
 def _fine(rows: Any, *, allow_none: bool = False) -> list[int | None] | None:
@@ -239,11 +226,11 @@ def round_values(values: Sequence[float | None], digits: int = 6) -> list[float 
     >>> round_values([0.123456789, 3.0, None])
     [0.123457, 3, None]
     """
-    return [None if value is None else _round(value, digits) for value in values]
-
-
-def _round(value: float, digits: int) -> float | int | None:
-    if value != value or value in (float("inf"), float("-inf")):
-        return None
-    rounded = float(f"{value:.{digits}g}")
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+    rounded: list[float | int | None] = []
+    for value in values:
+        if value is None or not math.isfinite(value):
+            rounded.append(None)
+            continue
+        short = float(f"{value:.{digits}g}")
+        rounded.append(int(short) if short.is_integer() and abs(short) < 1e15 else short)
+    return rounded

@@ -38,9 +38,8 @@ def with_figures(
     if content.experiments and not metrics:
         return content
     pictures = sweep_pictures(table, metrics)
-    return replace(
-        content, figures=tuple(Figure(EXPERIMENT, one.name, one, {}) for one in pictures)
-    )
+    figures = (Figure(EXPERIMENT, picture.name, picture, {}) for picture in pictures)
+    return replace(content, figures=tuple(figures))
 
 
 def sweep_pictures(table: Mapping[str, Any], metrics: Sequence[str] = ()) -> list[Picture]:
@@ -52,20 +51,20 @@ def sweep_pictures(table: Mapping[str, Any], metrics: Sequence[str] = ()) -> lis
     >>> picture.panels[0].series[0].y
     [1.0, 0.5]
     """
-    found = []
+    pictures = []
     for axis in table["axes"]:
         rows = [row for row in table["runs"] if row["config"].get(axis) is not None]
         if axis != SEED and 1 < len(_values(rows, axis)) <= MAX_VALUES:
             picture = _picture(axis, rows, table, metrics)
-            found += [picture] if picture.panels else []
-    return found
+            pictures += [picture] if picture.panels else []
+    return pictures
 
 
 def metrics_of(rows: Sequence[Row], chosen: Sequence[str] = ()) -> list[str]:
     """Return the chosen metrics that some run has, or else the first metrics of the runs."""
-    known = [name for row in rows for name, value in row["values"].items() if value is not None]
-    there = dict.fromkeys(known)
-    return [name for name in chosen or CHOSEN if name in there] or list(there)[: len(CHOSEN)]
+    names = [name for row in rows for name, value in row["values"].items() if value is not None]
+    measured = dict.fromkeys(names)
+    return [name for name in chosen or CHOSEN if name in measured] or list(measured)[: len(CHOSEN)]
 
 
 class _AxisValues(NamedTuple):
@@ -80,33 +79,29 @@ def _picture(
     axis: str, rows: Sequence[Row], table: Mapping[str, Any], metrics: Sequence[str]
 ) -> Picture:
     others = [
-        one
-        for one in table["axes"]
-        if one not in (axis, SEED) and 1 < len(_values(rows, one)) <= MAX_LINES
+        name
+        for name in table["axes"]
+        if name not in (axis, SEED) and 1 < len(_values(rows, name)) <= MAX_LINES
     ]
     by = _lines_by(axis, rows, others)
-    places = _places(_values(rows, axis))
-    ideals = {one["name"]: one["ideal"] for one in table["metrics"]}
-    wanted = metrics_of(rows, metrics)
-    panels = tuple(_panel(name, axis, rows, by, places, ideals.get(name)) for name in wanted)
-    words = [SEED_CAPTION] if others or len(rows) > len(places.of) else []
-    rest = [one for one in others if one not in by]
+    positions = _positions(_values(rows, axis))
+    ideals = {metric["name"]: metric["ideal"] for metric in table["metrics"]}
+    panels = tuple(
+        _panel(name, axis, rows, by, positions, ideals.get(name))
+        for name in metrics_of(rows, metrics)
+    )
     lines = ", ".join(by)
-    words += [
-        f"One line for each {lines}. The bands include runs with every {', '.join(rest)}."
-    ] * bool(rest)
-    lost = sum(_is_unusable(row) for row in rows)
-    words += (
-        [f"Crosses: {lost} runs that failed, are dead or not finite; not in the lines."]
-        if lost
-        else []
-    )
-    weak = sum(row["health"] == "not converged" for row in rows)
-    words += (
-        [f"{weak} of {len(rows)} runs have not converged (accuracy below 0.99)."] if weak else []
-    )
+    caption = [SEED_CAPTION] if others or len(rows) > len(positions.of) else []
+    if pooled := ", ".join(name for name in others if name not in by):
+        caption.append(f"One line for each {lines}. The bands include runs with every {pooled}.")
+    if lost := sum(_is_unusable(row) for row in rows):
+        caption.append(
+            f"Crosses: {lost} runs that failed, are dead or not finite; not in the lines."
+        )
+    if weak := sum(row["health"] == "not converged" for row in rows):
+        caption.append(f"{weak} of {len(rows)} runs have not converged (accuracy below 0.99).")
     title = f"Final metrics by {axis}" + (f" (colour: {lines})" if by else "")
-    return Picture(f"against_{axis}", title, panels, columns=3, caption=" ".join(words))
+    return Picture(f"against_{axis}", title, panels, columns=3, caption=" ".join(caption))
 
 
 def _lines_by(axis: str, rows: Sequence[Row], others: Sequence[str]) -> list[str]:
@@ -115,22 +110,22 @@ def _lines_by(axis: str, rows: Sequence[Row], others: Sequence[str]) -> list[str
     All runs must have these settings, the settings may not follow from the axis, and at most
     `MAX_LINES` lines are drawn. If no setting qualifies, the first one is used.
     """
-    at = _combinations(rows, [axis])
+    axis_values = _combinations(rows, [axis])
     chosen: list[str] = []
-    for one in others:
-        whole = all(row["config"].get(one) is not None for row in rows)
-        if not whole or len(_combinations(rows, [axis, one])) == len(at):
+    for name in others:
+        in_all_runs = all(row["config"].get(name) is not None for row in rows)
+        if not in_all_runs or len(_combinations(rows, [axis, name])) == len(axis_values):
             continue
-        if len(_combinations(rows, [*chosen, one])) <= MAX_LINES:
-            chosen.append(one)
+        if len(_combinations(rows, [*chosen, name])) <= MAX_LINES:
+            chosen.append(name)
     return chosen or list(others[:1])
 
 
 def _combinations(rows: Sequence[Row], names: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return the combinations of values that occur, in the order of the values."""
-    known = {tuple(row["config"].get(one) for one in names) for row in rows}
-    whole = itertools.product(*(_values(rows, one) for one in names))
-    return [one for one in whole if one in known]
+    known = {tuple(row["config"].get(name) for name in names) for row in rows}
+    products = itertools.product(*(_values(rows, name) for name in names))
+    return [values for values in products if values in known]
 
 
 def _panel(
@@ -138,13 +133,13 @@ def _panel(
     axis: str,
     rows: Sequence[Row],
     by: Sequence[str],
-    places: _AxisValues,
+    positions: _AxisValues,
     ideal: float | None,
 ) -> Panel:
-    plain = [
+    points = [
         {
-            "at": places.of[row["config"][axis]],
-            "by": tuple(row["config"].get(one) for one in by),
+            "at": positions.of[row["config"][axis]],
+            "by": tuple(row["config"].get(name) for name in by),
             "value": row["values"].get(metric),
             "converged": not _is_unusable(row),
         }
@@ -152,39 +147,41 @@ def _panel(
     ]
     lines: list[Series] = []
     for colour, values in enumerate(_combinations(rows, by)):
-        own = [row for row in plain if row["converged"] and row["by"] == values]
-        label = ", ".join(f"{one} {_named(v)}" for one, v in zip(by, values, strict=True))
-        lines.append(mean_over_seeds(own, "at", lambda row: row["value"], label, colour))
-    crosses = failure_crosses(plain, "at", [lambda row: row["value"]], "failed, dead or not finite")
-    ticks = tuple(places.of.values()) if places.names or len(places.of) <= MAX_TICKS else ()
+        group = [point for point in points if point["converged"] and point["by"] == values]
+        label = ", ".join(f"{name} {_label(v)}" for name, v in zip(by, values, strict=True))
+        lines.append(mean_over_seeds(group, "at", lambda point: point["value"], label, colour))
+    crosses = failure_crosses(
+        points, "at", [lambda point: point["value"]], "failed, dead or not finite"
+    )
+    has_ticks = positions.names or len(positions.of) <= MAX_TICKS
     return Panel(
         metric,
         axis,
         "",
         (*(line for line in lines if line.x), *crosses),
-        x_scale="log" if places.logarithmic else "linear",
+        x_scale="log" if positions.logarithmic else "linear",
         references=() if ideal is None else (Reference("collapse", y=ideal),),
-        x_ticks=ticks,
-        x_names=places.names,
+        x_ticks=tuple(positions.of.values()) if has_ticks else (),
+        x_names=positions.names,
     )
 
 
 def _values(rows: Sequence[Row], axis: str) -> list[Any]:
     """Return the values of a setting: numbers sorted, texts in the order of the runs."""
-    found = [row["config"].get(axis) for row in rows]
-    known = list(dict.fromkeys(value for value in found if value is not None))
-    return sorted(known) if all(type(one) in (int, float) for one in known) else known
+    values = (row["config"].get(axis) for row in rows)
+    known = list(dict.fromkeys(value for value in values if value is not None))
+    return sorted(known) if all(type(value) in (int, float) for value in known) else known
 
 
-def _places(values: Sequence[Any]) -> _AxisValues:
+def _positions(values: Sequence[Any]) -> _AxisValues:
     if any(type(value) not in (int, float) for value in values):
-        names = tuple(_named(value) for value in values)
-        return _AxisValues({value: float(at) for at, value in enumerate(values)}, names, False)
+        names = tuple(_label(value) for value in values)
+        return _AxisValues({value: float(n) for n, value in enumerate(values)}, names, False)
     logarithmic = min(values) > 0 and max(values) / min(values) >= LOG_RATIO
     return _AxisValues({value: float(value) for value in values}, (), logarithmic)
 
 
-def _named(value: Any) -> str:
+def _label(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
