@@ -4,7 +4,8 @@ import html
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from html.entities import html5
 from io import StringIO
 from typing import Any
 
@@ -70,6 +71,104 @@ def printable(text: str) -> str:
     'run \ufffd[2J 1'
     """
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
+
+
+FUNCTIONS = ("log", "exp", "max", "min", "sup", "inf", "arg", "cos", "diag", "sign")
+SYMBOLS = {
+    "cdot": "·",
+    "infty": "∞",
+    "top": "ᵀ",
+    "|": "‖",
+    "{": "{",
+    "}": "}",
+    "dots": "…",
+    ",": " ",
+    ";": " ",
+    "quad": " ",
+    "!": "",
+    "left": "",
+    "right": "",
+    "bigl": "",
+    "bigr": "",
+}
+"""Plain text of TeX commands whose names are not those of HTML entities."""
+RELATIONS = frozenset("≤≥≠≈∼∝→↦∈≪≫±≡")
+"""Symbols that are set between spaces."""
+ACCENTS = {"bar": "\u0304", "tilde": "\u0303", "hat": "\u0302", "dot": "\u0307"}
+SUPERSCRIPTS = str.maketrans("0123456789+−=()niT", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀ")
+SUBSCRIPTS = str.maketrans("0123456789+−=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ")
+
+
+def plain_math(text: str) -> str:
+    r"""Return a text with the formulas between dollars in plain Unicode, for the terminal.
+
+    Commands that are not known stay as they are.
+
+    >>> plain_math(r"at least $-\frac{1}{C-1} + \sqrt{2\epsilon}$, $\|\bar h_1\| \le x^2$, 5$")
+    'at least −1/(C−1) + √(2ε), ‖h̄₁‖ ≤ x², 5$'
+    >>> plain_math(r"$\log(1 + \lambda e^{\alpha\beta})$ of $h_{c,i}$ and $\unknown$")
+    'log(1 + λe^(αβ)) of h_(c,i) and \\unknown'
+    """
+    return re.sub(r"\$([^$\n]+)\$", lambda match: _plain_formula(match[1]), text)
+
+
+def _plain_formula(formula: str) -> str:
+    """Return a TeX formula as plain text; a space that only ends a command is dropped."""
+    tokens = iter(re.findall(r"\\[A-Za-z]+(?: (?=[\w\\({]))?|\\.|.", formula))
+    return re.sub(r" +", " ", _plain_group(tokens)).strip()
+
+
+def _plain_group(tokens: Iterator[str]) -> str:
+    """Return the tokens up to the end of a group as plain text."""
+    text = ""
+    for token in tokens:
+        if token == "}":
+            break
+        part = _plain_token(token, tokens)
+        # A command for a function needs a space before its argument, as in log x.
+        if re.search(r"[a-z]{2}$", text) and part[:1].isalpha() and token.startswith("\\"):
+            text += " "
+        text += part
+    return text
+
+
+def _plain_token(token: str, tokens: Iterator[str]) -> str:
+    """Return a token with its arguments as plain text."""
+
+    def argument() -> str:
+        return _plain_token(next((token for token in tokens if token != " "), ""), tokens)
+
+    if token == "{":
+        return _plain_group(tokens)
+    if token in ("^", "_"):
+        script, characters = argument(), SUPERSCRIPTS if token == "^" else SUBSCRIPTS
+        if script in ("ᵀ", "′") or all(ord(character) in characters for character in script):
+            return script.translate(characters)
+        return token + (script if len(script) == 1 else f"({script})")
+    if not token.startswith("\\"):
+        return {"-": "−", "'": "′"}.get(token, token)
+    name = token[1:].rstrip()
+    if name in ("frac", "tfrac"):
+        numerator, denominator = argument(), argument()
+        if re.search(r"[+−/=± ]", numerator):
+            numerator = f"({numerator})"
+        return f"{numerator}/{_bracketed(denominator)}"
+    if name == "sqrt":
+        return "√" + _bracketed(argument())
+    if name in ACCENTS:
+        letters = argument()
+        return letters[:1] + ACCENTS[name] + letters[1:]
+    if name in ("text", "mathrm", "operatorname"):
+        return argument()
+    if name in FUNCTIONS:
+        return token[1:]
+    symbol = SYMBOLS.get(name, html5.get(f"{name};", token))
+    return f" {symbol} " if symbol in RELATIONS else symbol
+
+
+def _bracketed(text: str) -> str:
+    """Return a formula in parentheses, unless it is a number or one letter with its marks."""
+    return text if re.fullmatch(r"[\d.]+|\w[\u0300-\u036f₀-ₜᵢⱼ²³⁰-ⁿ]*", text) else f"({text})"
 
 
 def fit_to_width(renderable: Any, console: Any) -> Any:

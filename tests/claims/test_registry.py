@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ import nclab
 import nclab_papers
 from nclab.claims import registry
 from nclab.records.results import parse_json, write_json
+from nclab.report.environment import typeset
+from nclab.text import plain_math
 from tests.claims import tiny
 from tests.cli.runner import call
 
@@ -107,3 +110,12 @@ def test_every_paper_of_ours_is_named_by_its_folder() -> None:
             assert package.__name__ == f"{nclab_papers.__name__}.{key}"
             for part in registry.papers()[key].parts:
                 assert Path(str(package.__file__)).with_name(f"{part}.py").exists(), part
+
+
+def test_every_formula_has_a_plain_and_a_typeset_form() -> None:
+    texts = [claim.text for claim in registry.claims()]
+    for erratum in registry.errata():
+        texts += [erratum.printed, erratum.correct, erratum.why]
+    for text in texts:
+        for written in (plain_math(text), typeset(text)):
+            assert not re.search(r"\$|\\", written), text

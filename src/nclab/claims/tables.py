@@ -11,7 +11,7 @@ from rich.text import Text
 
 from nclab.claims.claim import STYLES, Verdict
 from nclab.claims.paper import Erratum
-from nclab.text import number
+from nclab.text import number, plain_math
 
 Row = Mapping[str, Any]
 Value = Callable[[Row], float | None]
@@ -45,8 +45,9 @@ class Column:
     """Words to print instead of values."""
     spread: bool = True
     """Whether a summary shows the standard deviation after the mean."""
-    all_rows: bool = False
-    """Whether a summary describes all rows, not only those that count."""
+    summarised: Callable[[Sequence[Row], Sequence[Row]], str] | None = None
+    """Function from all rows of a setting and the rows that count to the text of a summary; by
+    default the mean ± standard deviation of the rows that count."""
 
     def value_of(self, row: Row) -> Any:
         """Return the value of a row."""
@@ -60,9 +61,11 @@ class Column:
             return value or DASH
         return format(value, self.form) if self.form else number(value)
 
-    def summary(self, rows: Sequence[Row]) -> str:
-        """Return mean ± standard deviation over the rows, ignoring rows without a value."""
-        values = map(self.value_of, rows)
+    def summary(self, rows: Sequence[Row], counted: Sequence[Row]) -> str:
+        """Return the text for a setting, given all its rows and those that count."""
+        if self.summarised:
+            return self.summarised(rows, counted)
+        values = map(self.value_of, counted)
         return mean_and_deviation(values, self.form, spread=self.spread)
 
 
@@ -109,7 +112,7 @@ def summarise(
     lines = []
     for setting, members in settings.items():
         counted = [row for row in members if counts(row)]
-        cells = [column.summary(members if column.all_rows else counted) for column in columns]
+        cells = [column.summary(members, counted) for column in columns]
         names = [key.format(value) for key, value in zip(keys, setting, strict=True)]
         lines.append((*names, f"{len(counted)} of {len(members)}", *cells))
     headings = (*(key.heading for key in keys), count_heading)
@@ -196,7 +199,7 @@ def for_terminal(table: Any) -> Any:
         has_words = any(len(row[index]) > WIDE for row in table.rows)
         rich_table.add_column(heading, justify="left" if has_words or index == 0 else "right")
     for row in table.rows:
-        rich_table.add_row(*row)
+        rich_table.add_row(*map(plain_math, row))
     return rich_table
 
 
@@ -237,7 +240,8 @@ def claims_table(rows: Sequence[Row], errata: Sequence[Erratum] = ()) -> list[An
         verdict = Text(row["verdict"], style=STYLES[Verdict(row["verdict"]).tone])
         evidence = f"{row['evidence']} ({row['size']})" if row.get("size") else row["evidence"]
         local = describe_local_result(row)
-        table.add_row(row["id"], verdict, Text(f"{evidence}\n{local}" if local else evidence))
+        evidence = plain_math(f"{evidence}\n{local}" if local else evidence)
+        table.add_row(row["id"], verdict, Text(evidence))
     statements = [_statement(row, errata) for row in rows] if few else []
     papers = [row for row in rows if not row.get("ours")]
     ours = [row for row in rows if row.get("ours")]
@@ -259,4 +263,4 @@ def _statement(row: Row, errata: Sequence[Erratum]) -> Text:
         if row["id"] in erratum.claims:
             lines += [f"  printed: {erratum.printed}", f"  correct: {erratum.correct}"]
             lines.append(f"  why: {erratum.why}")
-    return Text("\n".join(lines) + "\n")
+    return Text(plain_math("\n".join(lines)) + "\n")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from nclab.errors import NclabError
 from nclab.report.content import safe_name
-from nclab.text import number
+from nclab.text import number, plain_math
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -60,6 +60,7 @@ def environment() -> "Environment":
         "pretty": pretty,
         "safe_name": safe_name,
         "math": lambda text: mark_safe(typeset(str(text))),
+        "plain_math": lambda text: plain_math(str(text)),
     }
     return environment
 

@@ -24,7 +24,6 @@ from nclab.figures.seeds import SEED_CAPTION
 from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab_papers.pan2023.networks import (
     ACCURACY_COLOUR,
-    ACCURACY_COLUMN,
     COSINE_MARGIN,
     COSINE_RANGE,
     DECAY_AXIS,
@@ -158,7 +157,7 @@ def tables(numbers: Numbers) -> list[Table]:
         return of_run
 
     columns = (
-        ACCURACY_COLUMN,
+        Column("accuracy, all networks", "accuracy", summarised=_accuracy_of_all),
         *map(depth_column, sorted({row["epsilon"] for row in numbers["depths"]})),
         Column("last min intra", "min_intra"),
         Column("last max inter", "max_inter"),
@@ -166,6 +165,11 @@ def tables(numbers: Numbers) -> list[Table]:
         Column("share of middle layers with inter > 0", of_middle(middle_inter), ".2f"),
     )
     return [summarise("Networks", numbers["runs"], (DECAY_COLUMN,), columns), _steps(numbers)]
+
+
+def _accuracy_of_all(rows: Sequence[Row], _: Sequence[Row]) -> str:
+    """Return the mean accuracy of all networks, whether or not they converged."""
+    return mean_and_deviation([row["accuracy"] for row in rows], ".4f")
 
 
 def _largest_middle_inter(layers: Sequence[Row]) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from nclab.claims.claim import Finding
 from nclab.claims.evidence import RecordedNetworks
 from nclab.claims.pictures import Line
-from nclab.claims.tables import Column, Row
+from nclab.claims.tables import Column, Row, mean_and_deviation
 from nclab.engine import LOCAL, Engine
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import Series
@@ -233,12 +233,21 @@ COSINE_LINES = (
     Line("max inter", "max_inter", colour=INTER_COLOUR),
 )
 DECAY_COLUMN = Column("weight decay", "weight_decay", "g")
-ACCURACY_COLUMN = Column("accuracy, all networks", "accuracy", ".4f", all_rows=True)
 COSINE_COLUMNS = (
     Column("min intra", "min_intra"),
     Column("max inter", "max_inter"),
     Column("difference", degree_or_none),
 )
+
+
+def _summarise_accuracy(rows: Sequence[Row], counted: Sequence[Row]) -> str:
+    """Return the mean accuracy of the networks that converged, or the largest if none did."""
+    if counted:
+        return mean_and_deviation([row["accuracy"] for row in counted], ".4f")
+    return f"{max(row['accuracy'] or 0.0 for row in rows):.3f}, not converged"
+
+
+ACCURACY_COLUMN = Column("accuracy", "accuracy", summarised=_summarise_accuracy)
 
 
 def simplex_line(num_classes: int, x: Iterable[float]) -> Series:
