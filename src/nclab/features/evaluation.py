@@ -3,7 +3,7 @@
 import random
 import threading
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -123,34 +123,31 @@ def evaluating(model: nn.Module, loader: Any = None) -> Iterator[None]:
     differently. While another thread trains under a Monitor, the global random states are not
     restored, because that thread draws from them.
     """
-    with THREADS.measuring(model), _evaluating(model, loader):
-        yield
-
-
-@contextmanager
-def _evaluating(model: nn.Module, loader: Any) -> Iterator[None]:
     owners = (loader, getattr(loader, "sampler", None))
     generators = (getattr(owner, "generator", None) for owner in owners)
-    states = [(g, g.get_state()) for g in generators if isinstance(g, torch.Generator)]
-    fused = torch.backends.mha.get_fastpath_enabled()
-    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    alone = not THREADS.others_train()
-    try:
-        # Tensors made in inference mode do not record in-place changes.
-        not_inference = torch.inference_mode(False)
-        forked = torch.random.fork_rng(devices=devices, enabled=alone)
-        with _same_modes(model), forked, not_inference, torch.no_grad(), _not_compiled():
-            torch.backends.mha.set_fastpath_enabled(False)
-            model.eval()
-            yield
-    finally:
-        for generator, state in states:
-            generator.set_state(state)
-        torch.backends.mha.set_fastpath_enabled(fused)
-        if alone:
-            random.setstate(python_state)
-            np.random.set_state(numpy_state)  # noqa: NPY002
+    set_stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
+    not_compiled = nullcontext() if set_stance is None else set_stance("force_eager")
+    with THREADS.measuring(model):
+        states = [(g, g.get_state()) for g in generators if isinstance(g, torch.Generator)]
+        fused = torch.backends.mha.get_fastpath_enabled()
+        python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+        alone = not THREADS.others_train()
+        try:
+            # Tensors made in inference mode do not record in-place changes.
+            not_inference = torch.inference_mode(False)
+            forked = torch.random.fork_rng(devices=devices, enabled=alone)
+            with _same_modes(model), forked, not_inference, torch.no_grad(), not_compiled:
+                torch.backends.mha.set_fastpath_enabled(False)
+                model.eval()
+                yield
+        finally:
+            for generator, state in states:
+                generator.set_state(state)
+            torch.backends.mha.set_fastpath_enabled(fused)
+            if alone:
+                random.setstate(python_state)
+                np.random.set_state(numpy_state)  # noqa: NPY002
 
 
 @contextmanager
@@ -170,8 +167,3 @@ def _same_modes(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
-
-
-def _not_compiled() -> AbstractContextManager[Any]:
-    set_stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
-    return nullcontext() if set_stance is None else set_stance("force_eager")

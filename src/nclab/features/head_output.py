@@ -6,7 +6,9 @@ linear maps of features that are selected in the same way.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +17,6 @@ from nclab.errors import ModelError
 from nclab.features.layers import FoundLayer, input_layer, output_layer
 from nclab.features.linear_fit import Combination, Fit, fit, fit_combination
 from nclab.features.linear_maps import (
-    HeadForm,
     LinearCall,
     WeightAndBias,
     binary_head,
@@ -31,7 +32,6 @@ from nclab.features.pooling import (
     as_column,
     as_rows,
     binary_logits,
-    class_last_layouts,
     count_positions,
     is_averaged,
     select_positions,
@@ -153,30 +153,19 @@ def source_reader(source: LogitSource, model: nn.Module) -> Callable[[], WeightA
     read_offset = find_offset(model, source.change.offset, eps)
 
     def read() -> WeightAndBias:
-        weight, bias = _scaled(forms[0], scales[0]())
-        for form, scale in zip(forms[1:], scales[1:], strict=True):
-            other_weight, other_bias = _scaled(form, scale())
-            weight = weight + other_weight
-            bias = _sum(bias, other_bias)
+        weights: list[Tensor] = []
+        biases: list[Tensor] = []
+        for form, read_scale in zip(forms, scales, strict=True):
+            (weight, bias), scale = form.raw(), read_scale()
+            factor = scale.to(weight) if isinstance(scale, Tensor) else scale
+            weights.append(weight * factor)
+            biases += [] if bias is None else [bias * factor]
         offset = read_offset()
         if offset is not None:
-            offset = offset.detach().to(weight)
-        return binary_head(weight, _sum(bias, offset))
+            biases.append(offset.detach().to(weights[0]))
+        return binary_head(reduce(add, weights), reduce(add, biases) if biases else None)
 
     return read
-
-
-def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    """Return the sum of two biases, either of which may be missing."""
-    if first is None or second is None:
-        return second if first is None else first
-    return first + second
-
-
-def _scaled(form: HeadForm, scale: Tensor | float) -> WeightAndBias:
-    weight, bias = form.raw()
-    factor = scale.to(weight) if isinstance(scale, Tensor) else scale
-    return weight * factor, None if bias is None else bias * factor
 
 
 def change_remark(source: LogitSource) -> str:
@@ -303,9 +292,7 @@ def locate_given_head(
         if pair.rows.shape[1] != weight.shape[1] or logits.shape[1] != len(weight):
             continue
         head = Classifier(
-            name,
-            pair.layer,
-            read,
+            *(name, pair.layer, read),
             selection=pair.selection,
             output=pair.output,
             tensor=pair.tensor,
@@ -342,42 +329,34 @@ def _feature_logit_pairs(
 ) -> Iterator[_FeatureLogitPair]:
     """Yield all tensors that may have become an output; with weights also selected tokens."""
     for index, output in enumerate(outputs):
-        for logits in class_last_layouts(as_column(output)):
+        column = as_column(output)
+        for logits in (column, column.movedim(1, -1)) if column.ndim > 2 else (column,):
             if not is_dense(logits):
                 continue
             for tensor, layer in _unchanged_tensors(calls):
                 for selection, view in views(tensor, logits, mask):
                     rows = as_rows(view)
                     yield _FeatureLogitPair(rows, as_rows(logits), tensor, layer, index, selection)
-                if weights is not None and tensor.ndim > 2 == logits.ndim:
-                    tokens = _tokens_of_output(tensor, logits, *weights)
+                if weights is None or not tensor.ndim > 2 == logits.ndim:
+                    continue
+                weight, bias = weights
+                if tensor.shape[-1] == weight.shape[1]:
+                    made = tensor.double() @ weight.T + (0.0 if bias is None else bias)
+                    tokens = select_positions(tensor, made.to(tensor.dtype), binary_logits(logits))
                     if tokens is not None:
                         yield _FeatureLogitPair(tokens, logits, tensor, layer, index, "token")
-
-
-def _tokens_of_output(
-    tensor: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None
-) -> Tensor | None:
-    """Return the features at the positions whose logits under the given weights are the output."""
-    if tensor.shape[-1] != weight.shape[1]:
-        return None
-    computed = tensor.double() @ weight.T + (0.0 if bias is None else bias)
-    return select_positions(tensor, computed.to(tensor.dtype), binary_logits(logits))
 
 
 def _unchanged_tensors(calls: list[Call]) -> Iterator[tuple[Tensor, FoundLayer]]:
     """Yield the tensors that modules returned and read, the last first, unless changed in place."""
     known: set[Identity] = set()
     for call in reversed(calls):
-        sides: tuple[tuple[Literal["output", "input"], Tensor | None, Identity | None], ...] = (
-            ("output", call.target, call.target_identity),
-            ("input", call.source, call.source_identity),
-        )
-        for side, tensor, identity in sides:
+        for tensor, identity, locate in (
+            (call.target, call.target_identity, output_layer),
+            (call.source, call.source_identity, input_layer),
+        ):
             if tensor is None or identity is None or identity in known or not is_dense(tensor):
                 continue
             known.add(identity)
-            if Identity.of(tensor) != identity or not call.name:
-                continue
-            locate = input_layer if side == "input" else output_layer
-            yield tensor, locate(call, calls)
+            if Identity.of(tensor) == identity and call.name:
+                yield tensor, locate(call, calls)

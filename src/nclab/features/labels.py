@@ -209,10 +209,16 @@ def model_loss(
     if not fitting or labels.is_floating_point():
         return ModelLoss()
     logits, tokens = fitting[0].detach(), labels.ndim == 2
-    causal = tokens and _is_causal(model)
+    name = type(model).__name__  # of Hugging Face models that shift the labels by one token
+    causal = getattr(model, "loss_type", "") == "ForCausalLM" or name.endswith("LMHeadModel")
+    causal = tokens and causal
     value = _loss_in(output)
     if value is None:
-        repeats = tokens and _repeats(labels, called_with.get(TOKENS), ignored)
+        read = called_with.get(TOKENS)
+        repeats = False
+        if tokens and isinstance(read, Tensor) and read.shape == labels.shape:
+            used = labels != ignored
+            repeats = bool(used.any()) and bool((labels == read.to(labels.device))[used].all())
         given = any(called_with.get(key) is not None for key in LABEL_KEYS)
         shifted = causal and (given or repeats)
         return ModelLoss(shifted, repeats=repeats and not shifted)
@@ -297,16 +303,3 @@ def _loss_in(output: Any) -> float | None:
         scalars = [part for part in output if isinstance(part, Tensor) and part.ndim == 0]
         loss = scalars[0] if len(scalars) == 1 and scalars[0].is_floating_point() else None
     return float(loss.detach()) if isinstance(loss, Tensor) and loss.numel() == 1 else None
-
-
-def _is_causal(model: nn.Module) -> bool:
-    """Whether a Hugging Face model shifts its labels by one token."""
-    name = type(model).__name__
-    return getattr(model, "loss_type", "") == "ForCausalLM" or name.endswith("LMHeadModel")
-
-
-def _repeats(labels: Tensor, tokens: Any, ignore_index: int) -> bool:
-    if not isinstance(tokens, Tensor) or tokens.shape != labels.shape:
-        return False
-    used = labels != ignore_index
-    return bool(used.any()) and bool((labels == tokens.to(labels.device))[used].all())

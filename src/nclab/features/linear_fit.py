@@ -45,36 +45,31 @@ def fit(rows: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None) -> Fi
     eps = max(torch.finfo(part.dtype).eps for part in (logits, weight, rows))
     rows, logits = rows[:TESTED_ROWS].double(), logits[:TESTED_ROWS].double()
     weight = weight.double()
-    offsets = [None] if bias is None else [bias.double(), None]
     usual: list[tuple[Fit, float]] = []
     unusual: list[tuple[Fit, float]] = []
     for unit_rows, unit_weight in NORMALIZATIONS:
         product, size = _products(rows, weight, unit_rows, unit_weight)
         unit = unit_rows or unit_weight or has_unit_rows(rows, eps) or has_unit_rows(weight, eps)
-        for offset in offsets:
-            shift = torch.zeros_like(logits[0]) if offset is None else offset
-            for scale in (1.0, _best_scale(product, logits - shift)):
-                error = (scale * product + shift - logits).abs()
+        zero = torch.zeros_like(logits[0])
+        terms = [(product, size, zero, False, False)]
+        if bias is not None:
+            shift = bias.double()
+            scaled = (product + shift, size + shift.abs(), zero, True, True)
+            terms = [(product, size, shift, True, False), scaled, *terms]
+        for scaled_term, bound, added, with_bias, scaled_bias in terms:
+            best = _best_scale(scaled_term, logits - added)
+            for scale in (best,) if scaled_bias else (1.0, best):
+                error = (scale * scaled_term + added - logits).abs()
                 # The bound is what rounding can add to each sum.
-                if not bool((error <= 8 * eps * (abs(scale) * size + shift.abs())).all()):
+                if not bool((error <= 8 * eps * (abs(scale) * bound + added.abs())).all()):
                     continue
                 written = _written_number(scale, eps)
-                form = Fit(unit_rows, unit_weight, written, offset is not None)
+                form = Fit(unit_rows, unit_weight, written, with_bias, scaled_bias)
                 distance = _root_mean_square(error)
-                if scale == 1.0 or (unit and scale > 0):
+                if not scaled_bias and (scale == 1.0 or (unit and scale > 0)):
                     usual.append((form, distance))
                 elif scale != 0 and distance <= rounding(eps) * _root_mean_square(logits):
                     unusual.append((form, distance))
-            if offset is None:
-                continue
-            scale = _best_scale(product + shift, logits)
-            error = (scale * (product + shift) - logits).abs()
-            distance = _root_mean_square(error)
-            bound = 8 * eps * abs(scale) * (size + shift.abs())
-            near = distance <= rounding(eps) * _root_mean_square(logits)
-            if scale != 0 and near and bool((error <= bound).all()):
-                scale = _written_number(scale, eps)
-                unusual.append((Fit(unit_rows, unit_weight, scale, scaled_bias=True), distance))
     # In bfloat16 a cosine may pass for a product: take the first form that is about as near as
     # the nearest.
     possible = usual + unusual

@@ -6,6 +6,7 @@ norms: plain and cosine classifiers, `x @ W`, 1×1 convolutions, one logit for t
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -122,25 +123,25 @@ def infer_linear_call(model: nn.Module, call: Call) -> LinearCall | None:
 def certain_linear_call(call: Call) -> LinearCall | None:
     """Return the linear map of a module that certainly computes one, without its tensors."""
     module, source, target = call.module, call.source, call.target
-    form = HeadForm(_weight_reader(module), lambda: _bias_of(module))
-    if _returns_linear_map(call):
-        return LinearCall(call, form, plain=True)
-    if not is_pointwise(module) or source is None or target is None:
+    if source is None or target is None:
         return None
-    return LinearCall(call, form) if is_dense(source) and is_dense(target) else None
+    form = HeadForm(_weight_reader(module), lambda: _bias_of(module))
+    if _is_linear_map(module, source, target):
+        return LinearCall(call, form, plain=True)
+    pointwise = is_pointwise(module) and is_dense(source) and is_dense(target)
+    return LinearCall(call, form) if pointwise else None
 
 
-def _returns_linear_map(call: Call) -> bool:
-    """Whether a call returned W x + b with the module's own W and b."""
-    weight, bias = getattr(call.module, "weight", None), _bias_of(call.module)
-    source, target = call.source, call.target
-    if not isinstance(weight, Tensor) or weight.ndim != 2 or source is None or target is None:
+def _is_linear_map(module: nn.Module, source: Tensor, target: Tensor) -> bool:
+    """Whether a module returned W x + b with its own W and b."""
+    weight, bias = getattr(module, "weight", None), _bias_of(module)
+    if not isinstance(weight, Tensor) or weight.ndim != 2:
         return False
     if source.is_nested or not source.is_floating_point() or source.ndim < 2:
         return False
     if source.shape[-1] != weight.shape[1] or target.shape != (*source.shape[:-1], len(weight)):
         return False
-    if is_plain_linear(call.module):
+    if is_plain_linear(module):
         return True  # no numerical test: TF32 rounds more than any tolerance would allow
     rows, logits = (part.reshape(-1, part.shape[-1]) for part in (source, target))
     return fit(rows, logits, weight, bias) == Fit(with_bias=bias is not None)
@@ -163,50 +164,45 @@ def fit_parameters(
     """
     classes, dim = logits.shape[-1], rows.shape[-1]
     eps = torch.finfo(logits.dtype).eps
-    tensors = [(n, v) for n, v in _tensors_of(module) if v.is_floating_point()]
-    biases = [name for name, value in tensors if value.shape == (classes,)]
-    for name, value in tensors:
+    for name, value in _tensors_of(module):
         for shape, turned in (((classes, dim), False), ((dim, classes), True)):
-            if value.shape != shape:
+            if value.shape != shape or not value.is_floating_point():
                 continue
-            weight = value.T if turned else value
-            for bias in (*biases, None):
-                vector = None if bias is None else getattr(module, bias)
-                form = fit(rows, logits, weight, vector)
-                if form is not None and form.with_bias == (bias is not None):
-                    offset = _bias_reader(module, bias)
-                    head = _head_form(model, module_name, name, turned, form, offset, eps)
-                    return FittedParameter(name, head, form)
-            shifted = fit_with_offset(rows, logits, weight)
-            if shifted is not None:
-                form, vector = shifted
-                offset = find_offset(model, vector, eps)
-                head = _head_form(model, module_name, name, turned, form, offset, eps)
-                return FittedParameter(name, head, form)
+            fitted = _fit_with_bias(model, module, rows, logits, value.T if turned else value)
+            if fitted is None:
+                continue
+            form, bias = fitted
+            searched = form.unit_rows or form.unit_weight or form.scale != 1.0
+            owners = enclosing_modules(model, module_name)
+            head = HeadForm(
+                _weight_reader(module, name),
+                bias,
+                turned,
+                form.unit_rows,
+                form.unit_weight,
+                find_scale(owners, form.scale, eps) if searched else lambda: 1.0,
+                form.scaled_bias,
+            )
+            return FittedParameter(name, head, form)
     return None
 
 
-def _head_form(
-    model: nn.Module,
-    module_name: str,
-    weight: str,
-    turned: bool,
-    form: Fit,
-    offset: Offset,
-    eps: float,
-) -> HeadForm:
-    unit = form.unit_rows or form.unit_weight
-    searched = unit or form.scale != 1.0
-    owners = enclosing_modules(model, module_name)
-    return HeadForm(
-        _weight_reader(model.get_submodule(module_name), weight),
-        offset,
-        turned,
-        form.unit_rows,
-        form.unit_weight,
-        find_scale(owners, form.scale, eps) if searched else lambda: 1.0,
-        form.scaled_bias,
-    )
+def _fit_with_bias(
+    model: nn.Module, module: nn.Module, rows: Tensor, logits: Tensor, weight: Tensor
+) -> tuple[Fit, Offset] | None:
+    """Return the form with a bias of the module, without a bias, or with any other offset."""
+    for name, value in _tensors_of(module):
+        if value.is_floating_point() and value.shape == logits.shape[-1:]:
+            form = fit(rows, logits, weight, getattr(module, name))
+            if form is not None and form.with_bias:
+                return form, partial(getattr, module, name)
+    form = fit(rows, logits, weight, None)
+    if form is not None and not form.with_bias:
+        return form, lambda: None
+    shifted = fit_with_offset(rows, logits, weight)
+    if shifted is None:
+        return None
+    return shifted[0], find_offset(model, shifted[1], torch.finfo(logits.dtype).eps)
 
 
 def directions_remark(name: str, match: FittedParameter) -> str | None:
@@ -235,14 +231,8 @@ def find_scale(
             for transform in (torch.positive, torch.exp, torch.reciprocal):
                 candidate = float(transform(value.detach().double()))
                 if abs(candidate - scale) <= 64 * eps * abs(scale):
-                    return _transformed(module, name, transform)
+                    return lambda: transform(getattr(module, name).detach().double())
     return lambda: scale
-
-
-def _transformed(
-    module: nn.Module, name: str, transform: Callable[[Tensor], Tensor]
-) -> Callable[[], Tensor]:
-    return lambda: transform(getattr(module, name).detach().double())
 
 
 def find_offset(model: nn.Module, offset: Tensor | None, eps: float) -> Offset:
@@ -256,12 +246,8 @@ def find_offset(model: nn.Module, offset: Tensor | None, eps: float) -> Offset:
                 continue
             error = value.detach().double().flatten() - offset.to(value.device)
             if bool((error.abs() <= 64 * eps * size).all()):
-                return _expanded(module, name, len(offset))
+                return lambda: getattr(module, name).detach().flatten().expand(len(offset))
     return lambda: offset
-
-
-def _expanded(module: nn.Module, name: str, size: int) -> Callable[[], Tensor]:
-    return lambda: getattr(module, name).detach().flatten().expand(size)
 
 
 def enclosing_modules(model: nn.Module, name: str) -> Iterator[nn.Module]:
@@ -312,10 +298,6 @@ def _weight_reader(module: nn.Module, name: str = "weight") -> Callable[[], Tens
         return value
 
     return read
-
-
-def _bias_reader(module: nn.Module, name: str | None) -> Offset:
-    return (lambda: None) if name is None else (lambda: getattr(module, name))
 
 
 def _bias_of(module: nn.Module) -> Tensor | None:

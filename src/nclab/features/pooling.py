@@ -155,13 +155,6 @@ def binary_logits(logits: Tensor) -> Tensor:
     return torch.cat([-logits / 2, logits / 2], -1) if logits.shape[-1] == 1 else logits
 
 
-def class_last_layouts(output: Tensor) -> Iterator[Tensor]:
-    """Yield logits unchanged and, if classes may come second, with that dimension moved last."""
-    yield output
-    if output.ndim > 2:
-        yield output.movedim(1, -1)
-
-
 def views(
     tensor: Tensor, output: Tensor, mask: Tensor | None = None
 ) -> Iterator[tuple[PositionSelection, Tensor]]:

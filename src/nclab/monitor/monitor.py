@@ -30,7 +30,7 @@ from nclab.monitor.event import Alarm, Event, History, Source, thin_history
 from nclab.monitor.loaders import WatchedLoader, labels_of, length_of
 from nclab.monitor.running_estimate import RunningEstimate, is_first_process
 from nclab.monitor.schedule import Schedule, as_schedule, choose, in_window
-from nclab.monitor.sinks import Sink, SinkCalls, as_sinks
+from nclab.monitor.sinks import Sink, SinkCalls, as_callables, named_sink
 from nclab.monitor.state import VERSION, parse_state
 from nclab.monitor.training_hooks import (
     BatchFeatures,
@@ -114,8 +114,9 @@ class Monitor:
         self.model = model
         self.schedule = as_schedule(every)
         self.preset = choose(preset, layers)
-        self.rules = _as_rules(DEFAULT_ALARMS if alarms is None else alarms)
-        self._sinks = SinkCalls(as_sinks(sinks))
+        self.rules = as_callables("alarms", DEFAULT_ALARMS if alarms is None else alarms)
+        receivers = as_callables("sinks", sinks, named=True)
+        self._sinks = SinkCalls(named_sink(s) if isinstance(s, str) else s for s in receivers)
         self.total_epochs = total_epochs
         """Epochs of the whole training; None if unknown."""
         self.total_steps: int | None = None
@@ -386,14 +387,10 @@ class Monitor:
             THREADS.end_training(self)
 
     def _take(self, features: BatchFeatures) -> None:
-        self._load_sums()
-        self._running.add(features)
-
-    def _load_sums(self) -> None:
-        """Load the sums of a state that was loaded before the layers were found."""
         if self._sums is not None:
             sums, self._sums = self._sums, None
             self._running.load_state_dict(sums)
+        self._running.add(features)
 
     def _require_features(self) -> None:
         """Raise if the first batch could not be read; warn once about later batches.
@@ -490,12 +487,3 @@ def _check_count(name: str, value: Any, expected: str, *, least: int) -> None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise NclabError(f"Expected {name}= {expected}, got {value!r}.")
-
-
-def _as_rules(given: Any) -> list[Any]:
-    """Return one alarm rule or several as a list; raise before training starts."""
-    rules = [given] if callable(given) or not isinstance(given, Iterable) else list(given)
-    wrong = [given] if isinstance(given, str) else [rule for rule in rules if not callable(rule)]
-    if wrong:
-        raise NclabError(f"Expected alarms= callables that take an Event, got {wrong[0]!r}.")
-    return rules

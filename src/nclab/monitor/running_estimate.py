@@ -75,13 +75,16 @@ class RunningEstimate:
             measured = mean_loss(batch.logits.detach(), batch.labels, index)
             if measured is not None:
                 self.layers.compare_loss(batch.model_loss, measured)
-        if batch.keep is not None:
-            batch = _selected(batch, batch.keep)
+        if (keep := batch.keep) is not None:
+            rows = [layer[keep.to(layer.device)] for layer in batch.rows]
+            logits = None if batch.logits is None else batch.logits[keep.to(batch.logits.device)]
+            labels = batch.labels[keep]
+            batch = batch._replace(rows=rows, logits=logits, labels=labels, keep=None)
         self._waiting.append(batch)
         self._rows += len(batch.labels)
         self._bytes += sum(rows.nbytes for rows in batch.rows)
-        logits = 0 if batch.logits is None else batch.logits.numel()
-        if self._rows >= BLOCK_ROWS or self._bytes >= BLOCK_BYTES or logits >= BLOCK_LOGITS:
+        size = 0 if batch.logits is None else batch.logits.numel()
+        if self._rows >= BLOCK_ROWS or self._bytes >= BLOCK_BYTES or size >= BLOCK_LOGITS:
             self.flush()
 
     def flush(self) -> None:
@@ -91,7 +94,7 @@ class RunningEstimate:
         waiting, self._waiting, self._rows, self._bytes = self._waiting, [], 0, 0
         device = waiting[0].rows[0].device
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
-            self.start(device)
+            self.streams = self.streams or self._new_streams(device)
             device = self.streams[0].nonfinite.device
             labels = torch.cat([batch.labels.to(device) for batch in waiting])
             size, classes = len(labels), self.layers.num_classes
@@ -107,7 +110,10 @@ class RunningEstimate:
             logits = _joined(parts) if len(parts) == len(waiting) else None
             for index, stream in enumerate(self.streams):
                 rows = _joined([batch.rows[index] for batch in waiting])
-                dtype = _coarsest(waiting, index)
+                used = (batch.dtypes[index] for batch in waiting if batch.dtypes)
+                known = [dtype for dtype in used if dtype is not None]
+                # The least precise type in which rows of the layer were computed.
+                dtype = max(known, key=lambda dtype: torch.finfo(dtype).eps) if known else None
                 stream.update(rows, labels, logits=logits, dtype=dtype, in_training=True)
                 stream.count_ignored(sum(batch.ignored for batch in waiting))
 
@@ -180,38 +186,33 @@ class RunningEstimate:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state of the same layers; raise and change nothing if it does not fit."""
-        before = (self.streams.copy(), self._waiting.copy(), self._rows, self._bytes)
-        try:
-            self._load(state)
-        except Exception as error:
-            self.streams, self._waiting, self._rows, self._bytes = before
-            if isinstance(error, DAMAGED) and not isinstance(error, NclabError):
-                raise DataError(
-                    "Expected the sums of a monitor of the same model, got a state that does not "
-                    f"fit ({type(error).__name__}). Pass the result of state_dict()."
-                ) from error
-            raise
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self.clear()
-        if not state["layers"]:
-            return
-        self.start(next(iter(state["layers"].values()))["nonfinite"].device)
         names = [layer.name for layer in self.layers.measured]
-        if names != list(state["layers"]):
+        sums = state["layers"]
+        streams: list[LayerStream] = []
+        if sums and names != list(sums):
             raise DataError(
-                f"Expected the state of layers {', '.join(names)}, got "
-                f"{', '.join(state['layers'])}. Load it into a monitor of the same model."
+                f"Expected the state of layers {', '.join(names)}, got {', '.join(sums)}. Load it "
+                "into a monitor of the same model."
             )
-        for stream, sums in zip(self.streams, state["layers"].values(), strict=True):
-            moments = ClassMoments.from_state_dict(sums["moments"])
-            logits = None if stream.logits is None else state["logits"]
-            stream.restore(moments, nonfinite=sums["nonfinite"], logits=logits)
+        try:
+            if sums:
+                streams = self._new_streams(sums[names[0]]["nonfinite"].device)
+            for stream, layer in zip(streams, sums.values(), strict=True):
+                moments = ClassMoments.from_state_dict(layer["moments"])
+                logits = None if stream.logits is None else state["logits"]
+                stream.restore(moments, nonfinite=layer["nonfinite"], logits=logits)
+        except NclabError:
+            raise
+        except DAMAGED as error:
+            raise DataError(
+                "Expected the sums of a monitor of the same model, got a state that does not "
+                f"fit ({type(error).__name__}). Pass the result of state_dict()."
+            ) from error
+        self.clear()
+        self.streams = streams
 
-    def start(self, device: torch.device | None = None) -> None:
-        """Create the sums of every layer if there are none, by default on the model's device."""
-        if self.streams:
-            return
+    def _new_streams(self, device: torch.device) -> list[LayerStream]:
+        """Return a stream without samples for each measured layer."""
         known_classes = None if self.names is None else len(self.names)
         options = MeasureOptions(
             num_classes=self.layers.num_classes or known_classes,
@@ -219,19 +220,21 @@ class RunningEstimate:
             ignore_index=self.ignore_index,
             min_count=self.min_count,
         )
+        streams = []
         for layer in self.layers.measured:
             points = self.points if layer is self.layers.measured[-1] else 0
             stream = LayerStream(options, layer=layer.name, points=points)
-            stream.start(layer.dim, device or self.layers.device, logits=layer.is_last)
-            self.streams.append(stream)
+            stream.start(layer.dim, device, logits=layer.is_last)
+            streams.append(stream)
+        return streams
 
     def join_processes(self) -> None:
         """Merge the sums of all processes into each of them, unless no process has any."""
         shared = DistributedData.over(None)
         if shared is None or not bool(shared.ranks.gather([len(self.streams)]).any()):
             return
-        if self.layers.found:
-            self.start()
+        if self.layers.found and not self.streams:
+            self.streams = self._new_streams(self.layers.device)
         shared.join_first(self.streams)
 
     def _pairs(self) -> Iterator[tuple[MeasuredLayer, LayerStream]]:
@@ -259,22 +262,8 @@ def is_first_process() -> bool:
     return ProcessGroup().rank == 0
 
 
-def _coarsest(batches: list[BatchFeatures], index: int) -> torch.dtype | None:
-    """Return the least precise type in which rows of a layer were computed."""
-    dtypes = (batch.dtypes[index] for batch in batches if batch.dtypes)
-    known = [dtype for dtype in dtypes if dtype is not None]
-    return max(known, key=lambda dtype: torch.finfo(dtype).eps) if known else None
-
-
 def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _selected(batch: BatchFeatures, keep: Tensor) -> BatchFeatures:
-    """Return a batch with some of its rows."""
-    rows = [layer[keep.to(layer.device)] for layer in batch.rows]
-    logits = None if batch.logits is None else batch.logits[keep.to(batch.logits.device)]
-    return batch._replace(rows=rows, logits=logits, labels=batch.labels[keep], keep=None)
 
 
 def _dropout_remarks(model: nn.Module) -> list[str]:

@@ -305,14 +305,14 @@ def named_sink(words: str) -> Sink:
     return sink
 
 
-def as_sinks(given: Any) -> list[Sink]:
-    """Return one sink or several, callables or names, as a list; raise before training starts."""
+def as_callables(option: str, given: Any, *, named: bool = False) -> list[Any]:
+    """Return one callable or several as a list; raise for others, but allow names if `named`."""
     single = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
     items = [given] if single else list(given)
-    sinks = [named_sink(item) if isinstance(item, str) else item for item in items]
-    for sink in sinks:
-        if not callable(sink):
+    for item in items:
+        if not callable(item) and not (named and isinstance(item, str)):
+            names = ", or their names" if named else ""
             raise NclabError(
-                f"Expected sinks= callables that take an Event, or their names, got {sink!r}."
+                f"Expected {option}= callables that take an Event{names}, got {item!r}."
             )
-    return sinks
+    return items

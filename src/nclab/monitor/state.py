@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from numbers import Integral, Real
+from numbers import Real
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ ALARM_FIELDS: dict[str, Any] = {
     "step": NUMBER_OR_NONE,
 }
 """Field of an alarm -> type. The first five are required."""
-ROW_FIELDS = {"event": Integral, "step": Real, "epoch": Real, "layer": str, "split": str}
+ROW_FIELDS = {"event": Real, "step": Real, "epoch": Real, "layer": str, "split": str}
 """Field of a row of history -> type; the other fields are metrics."""
 
 
@@ -49,83 +49,66 @@ def parse_state(state: Any) -> MonitorState:
 
     >>> parse_state({"version": 1, "steps": None})
     Traceback (most recent call last):
-    nclab.errors.NclabError: Expected steps in the state of a monitor as a number of 0 or more, \
-got None. Pass the result of state_dict().
+    nclab.errors.NclabError: Expected steps as saved in the state of a monitor, got None. Pass the \
+result of state_dict().
     """
-    _require(isinstance(state, Mapping), "the state of a monitor as a dictionary", state)
-    version = state.get("version")
-    _require(version == VERSION, f"the state of a monitor, version {VERSION}", version)
+    _require(isinstance(state, Mapping), "a dictionary", state)
+    _require(state.get("version") == VERSION, f"version {VERSION}", state.get("version"))
     for name in ("steps", "epochs", "last_step", "batches"):
         value = state.get(name)
-        kind = Integral if name == "batches" else Real
-        good = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
-        _require(good and value >= 0, _part(name, "a number of 0 or more"), value)
-    for name in ("alarms", "history"):
-        _require(isinstance(state.get(name), SEQUENCE), _part(name, "a list"), state.get(name))
-    for row in state["history"]:
-        _check_fields("history", row, ROW_FIELDS)
-    alarms = [_alarm(fields) for fields in state["alarms"]]
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        _require(number and math.isfinite(value) and value >= 0, name, value)
+    for name, types in (("alarms", ALARM_FIELDS), ("history", ROW_FIELDS)):
+        rows = state.get(name)
+        _require(isinstance(rows, SEQUENCE), name, rows)
+        for row in rows:
+            _require(_has_names(row), name, row)
+            for field in types.keys() & row.keys():
+                _require(isinstance(row[field], types[field]), f"{field} of {name}", row[field])
     _check_sums(state.get("running"))
     return MonitorState(
         *(state["steps"], state["epochs"], state["batches"], state["last_step"]),
-        alarms=alarms,
+        alarms=[_alarm(fields) for fields in state["alarms"]],
         history=[dict(row) for row in state["history"]],
         running=state["running"],
     )
 
 
-def _alarm(fields: Any) -> Alarm:
-    _check_fields("alarms", fields, ALARM_FIELDS)
-    classes, names = tuple(fields.get("classes", ())), tuple(fields.get("names", ()))
-    numbers = all(isinstance(number, int) and number >= 0 for number in classes)
-    _require(numbers, _part("classes of alarms", "a list of class numbers"), fields.get("classes"))
-    texts = all(isinstance(name, str) for name in names)
-    _require(texts, _part("names of alarms", "a list of texts"), fields.get("names"))
+def _alarm(fields: Mapping[str, Any]) -> Alarm:
     try:
-        lists = {"classes": classes, "names": names}
-        known = {name: lists.get(name, value) for name, value in fields.items()}
-        return Alarm(**known)
+        alarm = Alarm(**fields)
     except TypeError as error:  # a field is missing or unknown
-        raise _error(_part("alarms", "saved by nclab"), f"({error})") from error
-
-
-def _check_fields(part: str, fields: Any, types: Mapping[str, Any]) -> None:
-    _require(_has_names(fields), _part(part, "dictionaries with names"), fields)
-    for name, kind in types.items():
-        if name in fields:
-            good = isinstance(fields[name], kind)
-            _require(good, _part(f"{name} of {part}", "saved by nclab"), fields[name])
+        raise _error("alarms", f"({error})") from error
+    numbers = all(isinstance(number, int) and number >= 0 for number in alarm.classes)
+    _require(numbers, "classes of alarms", alarm.classes)
+    _require(all(isinstance(name, str) for name in alarm.names), "names of alarms", alarm.names)
+    return alarm._replace(classes=tuple(alarm.classes), names=tuple(alarm.names))
 
 
 def _check_sums(running: Any) -> None:
     """Check the sums of an unfinished epoch, as far as possible without the model's layers."""
-    good = _has_names(running) and _has_names(running.get("layers"))
-    _require(good, _part("running", "a dictionary with layers"), running)
-    if "logits" in running:
-        _require(_has_tensors(running["logits"]), _part("logits", "tensors"), running["logits"])
+    _require(_has_names(running) and _has_names(running.get("layers")), "running", running)
+    _require(_has_tensors(running.get("logits", {})), "logits", running.get("logits"))
     for layer in running["layers"].values():
         good = _has_names(layer) and _has_tensors(layer.get("moments"))
-        _require(good, _part("layers of running", "dictionaries of tensors"), layer)
-        counts = layer.get("nonfinite")
-        size = ClassMoments.from_state_dict(layer["moments"]).num_classes
+        _require(good, "layers of running", layer)
+        counts, moments = layer.get("nonfinite"), ClassMoments.from_state_dict(layer["moments"])
         good = isinstance(counts, Tensor) and not counts.is_floating_point()
-        good = good and counts.shape == (size,)
-        _require(good, _part("nonfinite of running", f"counts of {size} classes"), counts)
+        _require(good and counts.shape == (moments.num_classes,), "nonfinite of running", counts)
 
 
-def _part(name: str, kind: str) -> str:
-    return f"{name} in the state of a monitor as {kind}"
-
-
-def _require(good: Any, expected: str, value: Any) -> None:
+def _require(good: Any, part: str, value: Any) -> None:
     """Raise unless a part of the state is as expected."""
     if not good:
         short = isinstance(value, str | Real | None)
-        raise _error(expected, repr(value)[:60] if short else f"a {type(value).__name__}")
+        raise _error(part, repr(value)[:60] if short else f"a {type(value).__name__}")
 
 
-def _error(expected: str, got: str) -> NclabError:
-    return NclabError(f"Expected {expected}, got {got}. Pass the result of state_dict().")
+def _error(part: str, got: str) -> NclabError:
+    return NclabError(
+        f"Expected {part} as saved in the state of a monitor, got {got}. Pass the result of "
+        "state_dict()."
+    )
 
 
 def _has_names(value: Any) -> bool:
