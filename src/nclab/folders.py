@@ -104,7 +104,7 @@ def _clean_up(target: Path, mark: FolderMark) -> None:
     it is the version before the last replacement; the user's files in it move to the target.
     """
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{12}}(\.old)?")
-    own = {mark.name, *mark.pages, *(name.split("/")[0] for name in mark.folders)}
+    ours = {mark.name, *mark.pages, *(name.split("/")[0] for name in mark.folders)}
     for entry in list(os.scandir(target.parent)):
         match = pattern.fullmatch(entry.name)
         if match is None or not entry.is_dir(follow_symlinks=False):
@@ -118,7 +118,7 @@ def _clean_up(target: Path, mark: FolderMark) -> None:
             os.rename(leftover, target)
             continue
         for path in leftover.iterdir() if match[1] else ():
-            foreign = path.name not in own and not _TEMPORARY.fullmatch(path.name)
+            foreign = path.name not in ours and not _TEMPORARY.fullmatch(path.name)
             if foreign and not os.path.lexists(target / path.name):
                 os.rename(path, target / path.name)
         _delete(leftover, mark)

@@ -11,7 +11,7 @@ import math
 import re
 import zlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from nclab.errors import RecordError
 
@@ -118,14 +118,6 @@ def require_json(value: Any, *, name: str) -> Any:
         ) from error
 
 
-class CheckedLine(NamedTuple):
-    """A line whose checksum is right."""
-
-    number: int
-    body: bytes
-    """The JSON object without the checksum and without the newline."""
-
-
 def add_checksum(body: bytes, number: int, identity: str = "") -> bytes:
     """Return a line of a journal with its number, its length and its CRC-32.
 
@@ -139,11 +131,11 @@ def add_checksum(body: bytes, number: int, identity: str = "") -> bytes:
     return b'%s,"check":"%s-%08x"}\n' % (body[:-1], header, checksum)
 
 
-def check_line(line: bytes, identity: str = "") -> CheckedLine | None:
-    """Return the number and the body of a line, or None if a byte changed or the run is another.
+def check_line(line: bytes, identity: str = "") -> int | None:
+    """Return the number of a line, or None if a byte changed or the line is of another run.
 
     >>> check_line(b'{"kind":"note","check":"3-15-0fa5ec52"}')
-    CheckedLine(number=3, body=b'{"kind":"note"}')
+    3
     >>> check_line(b'{"kind":"nope","check":"3-15-0fa5ec52"}'), check_line(b'{"kind":"note"}')
     (None, None)
     >>> check_line(b'{"kind":"note","check":"3-15-0fa5ec52"}', "7c0e5f81a2b3d4c6") is None
@@ -156,7 +148,7 @@ def check_line(line: bytes, identity: str = "") -> CheckedLine | None:
     body = line[: match.start()] + b"}"
     checksum = _line_checksum(body, b"%s-%s" % (number, length), int(number), identity)
     is_intact = int(length) == len(body) and int(written, 16) == checksum
-    return CheckedLine(int(number), body) if is_intact else None
+    return int(number) if is_intact else None
 
 
 def _line_checksum(body: bytes, header: bytes, number: int, identity: str) -> int:

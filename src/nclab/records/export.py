@@ -55,13 +55,6 @@ def _read_views(folder: Path, left_out: list[LeftOut]) -> Iterator[RunView]:
         yield view
 
 
-def flat_config(view: RunView) -> Row:
-    """Return the configuration of a run under dotted names, with the defaults of sweeps."""
-    config = view.manifest.config
-    complete = completed(config) if view.manifest.kind == FLEET else config
-    return dict(_flatten(complete, ""))
-
-
 def write_rows(rows: Sequence[Row], file: Path, kind: str) -> None:
     """Write a table as csv, parquet (extra `arrow`) or json, atomically."""
     write_whole(file, encoded(rows, kind), through_link=True)
@@ -95,9 +88,11 @@ def encoded(rows: Sequence[Row], kind: str) -> bytes:
 
 
 def _rows(view: RunView, kinds: Sequence[str]) -> Iterator[Row]:
-    config = {f"config.{name}": _cell(value) for name, value in flat_config(view).items()}
+    config = view.manifest.config
+    complete = completed(config) if view.manifest.kind == FLEET else config
+    settings = {f"config.{name}": _cell(value) for name, value in _flatten(complete, "")}
     head: Row = {"run": view.name, "folder": str(view.folder), "kind": view.manifest.kind}
-    head |= {"state": view.state, "seed": view.manifest.seed, **config}
+    head |= {"state": view.state, "seed": view.manifest.seed, **settings}
     for record in view.records:
         if record["kind"] not in kinds:
             continue
@@ -135,22 +130,11 @@ def _order(name: str) -> int:
 
 def _typed(rows: Sequence[Row]) -> list[Row]:
     """Return rows in which every column has one type, as Parquet requires; others become text."""
-    kinds: dict[str, set[type]] = {}
-    for row in rows:
-        for name, value in row.items():
-            kinds.setdefault(name, set()).update(() if value is None else (type(value),))
-    mixed = {name for name, found in kinds.items() if len(found) > 1 and not found <= {int, float}}
-    floats = {name for name, found in kinds.items() if found == {int, float}}
-    return [
-        {
-            name: None
-            if value is None
-            else str(value)
-            if name in mixed
-            else float(value)
-            if name in floats
-            else value
-            for name, value in row.items()
-        }
-        for row in rows
-    ]
+    typed = [dict(row) for row in rows]
+    for name in rows[0] if rows else ():
+        types = {type(row[name]) for row in rows if row[name] is not None}
+        if len(types) > 1:
+            convert = float if types == {int, float} else str
+            for row in typed:
+                row[name] = None if row[name] is None else convert(row[name])
+    return typed

@@ -62,15 +62,15 @@ def completed(config: dict[str, Any]) -> dict[str, Any]:
     >>> completed({"shape": {"width": 8}, "recipe": {"loss": "mse"}})["recipe"]["optimizer"]
     'sgd'
     """
-    whole = {name: dict(part) if isinstance(part, dict) else part for name, part in config.items()}
+    result = {name: dict(part) if isinstance(part, dict) else part for name, part in config.items()}
     for path, value in OMITTED_DEFAULTS.items():
         *parts, name = path.split(".")
-        inner = whole
+        inner = result
         for part in parts:
             inner[part] = dict(inner.get(part, {}))
             inner = inner[part]
         inner.setdefault(name, value)
-    data = whole.get("data", {})
+    data = result.get("data", {})
     for name, value in OMITTED_DATA_DEFAULTS.get(str(data.get("kind")), {}).items():
         data.setdefault(name, value)
-    return {**whole, "recipe": current(whole["recipe"])}
+    return {**result, "recipe": current(result["recipe"])}

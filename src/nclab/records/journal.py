@@ -87,8 +87,10 @@ class JournalReader:
     def _start(self) -> None:
         """Go to the beginning of the journal."""
         self.restarted = self.position > 0
-        self.identity = self._read_identity()
-        """Identity of the run; None until the first line tells it."""
+        self.identity: str | None = None
+        """Identity of the run; None until the manifest or the first line tells it."""
+        with contextlib.suppress(RecordError):
+            self.identity = read_manifest(self.path.parent, root=self._root).identity
         self.has_checksums: bool | None = None
         """Whether the lines have checksums; None before the first line."""
         self.is_foreign = False
@@ -110,12 +112,6 @@ class JournalReader:
         self._last_number = self._damaged_since = 0
         self._compared = b""
         self._in_long_line = False
-
-    def _read_identity(self) -> str | None:
-        try:
-            return read_manifest(self.path.parent, root=self._root).identity
-        except RecordError:
-            return None
 
     def poll(self) -> list[Record]:
         """Return the records that are new since the last call; warn of damaged lines.
@@ -195,17 +191,16 @@ class JournalReader:
 
     def _check(self, line: bytes) -> int | None:
         """Return how many lines are missing before the next line, or None if it is damaged."""
-        checked = None if self.has_checksums is False else check_line(line, self.identity or "")
+        number = None if self.has_checksums is False else check_line(line, self.identity or "")
         if self.has_checksums is None:
-            self._read_heading(line, is_intact=checked is not None)
+            self._read_heading(line, is_intact=number is not None)
         if not self.has_checksums:
             return 0 if decode(line) is not None else None
-        out_of_order = checked is None or checked.number <= self._last_number
-        if checked is None or out_of_order or (self.is_foreign and checked.number == 1):
+        if number is None or number <= self._last_number or (self.is_foreign and number == 1):
             self._damaged_since += 1
             return None
-        missing = max(0, checked.number - self._last_number - 1 - self._damaged_since)
-        self._last_number, self._damaged_since = checked.number, 0
+        missing = max(0, number - self._last_number - 1 - self._damaged_since)
+        self._last_number, self._damaged_since = number, 0
         return missing
 
     def _read_heading(self, line: bytes, *, is_intact: bool) -> None:
@@ -359,24 +354,20 @@ class JournalWriter:
             self._lines, self._last_line = reader.intact_lines, reader.last_intact
             self.damage = reader.damage
             self._has_checksums = reader.has_checksums is not False
-            self._repair_end()
+            if self.dropped:
+                warnings.warn(
+                    f"The end of {self.path} is damaged; {_count_lines(self.dropped)} removed.",
+                    NclabWarning,
+                    stacklevel=4,
+                )
+            if self.damage is None:  # cut off what a kill or a power failure left at the end
+                self._truncate(self.length)
+                if self.length == 0:
+                    self.append(heading(self._identity))
         except BaseException:
             os.close(self._descriptor)
             raise
         close_in_children(self)
-
-    def _repair_end(self) -> None:
-        """Cut off what a killed writer or a power failure has left at the end."""
-        if self.dropped:
-            warnings.warn(
-                f"The end of {self.path} is damaged; {_count_lines(self.dropped)} removed.",
-                NclabWarning,
-                stacklevel=5,
-            )
-        if self.damage is None:
-            self._truncate(self.length)
-            if self.length == 0:
-                self.append(heading(self._identity))
 
     def bind(self, identity: str) -> None:
         """Write a new heading for a journal that has no other line."""

@@ -140,7 +140,7 @@ def first_difference(old: Any, new: Any, path: str = "") -> str | None:
     'a.b: 1 there, 2 here'
     """
     if isinstance(old, dict) and isinstance(new, dict):
-        for key in [*old, *(key for key in new if key not in old)]:
+        for key in {**old, **new}:
             inner = f"{path}.{key}" if path else str(key)
             if key not in new:
                 return f"{inner}: {_shorten(old[key])} there, absent here"
@@ -150,9 +150,8 @@ def first_difference(old: Any, new: Any, path: str = "") -> str | None:
             if difference:
                 return difference
         return None
-    if type(old) is type(new) and old == new:
-        return None
-    if {type(old), type(new)} == {int, float} and old == new:
+    comparable = type(old) is type(new) or {type(old), type(new)} == {int, float}
+    if comparable and old == new:
         return None
     return f"{path}: {_shorten(old)} there, {_shorten(new)} here"
 
@@ -164,13 +163,13 @@ def _shorten(value: Any) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, nclab and the numerical packages, without importing them."""
-    found = {"python": platform.python_version(), "nclab": nclab.__version__}
+    numbers = {"python": platform.python_version(), "nclab": nclab.__version__}
     for package in _PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            numbers[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return numbers
 
 
 @functools.cache

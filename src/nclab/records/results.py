@@ -84,7 +84,7 @@ def read_numbers(runs: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     >>> read_numbers(Path("no-such-folder"), ["tour"])
     {}
     """
-    found = {}
+    results = {}
     for name in names:
         path = runs / name / NUMBERS
         if not path.exists():
@@ -92,15 +92,15 @@ def read_numbers(runs: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         try:
             numbers = parse_json(path, root=runs)
         except RecordError as error:
-            found[name] = {UNREADABLE: str(error)}
+            results[name] = {UNREADABLE: str(error)}
             continue
         if not isinstance(numbers, dict):
-            found[name] = {UNREADABLE: f"a JSON {type(numbers).__name__}, not an object"}
+            results[name] = {UNREADABLE: f"a JSON {type(numbers).__name__}, not an object"}
         elif numbers.get("experiment", name) != name:
-            found[name] = {UNREADABLE: f"it holds the numbers of {numbers['experiment']!r}"}
+            results[name] = {UNREADABLE: f"it holds the numbers of {numbers['experiment']!r}"}
         else:
-            found[name] = numbers
-    return found
+            results[name] = numbers
+    return results
 
 
 def digest(runs: Path, name: str) -> str:

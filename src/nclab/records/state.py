@@ -150,16 +150,14 @@ def read_state(folder: Path, *, root: Path | None = None) -> tuple[dict[str, Any
         return {}, f"its {STATE} cannot be read: {error.strerror}"
     except (ValueError, RecursionError):
         content = None
-    if not (isinstance(content, dict) and _is_state(content)):
-        return {}, f"its {STATE} is damaged, so its progress is unknown"
-    return content, None
-
-
-def _is_state(content: Mapping[str, Any]) -> bool:
-    return content.get("state") in get_args(State) and all(
-        isinstance(content.get(name), int | float | None)
-        for name in ("step", "total", "journal_length")
-    )
+    numbers = ("step", "total", "journal_length")
+    if (
+        isinstance(content, dict)
+        and content.get("state") in get_args(State)
+        and all(isinstance(content.get(name), int | float | None) for name in numbers)
+    ):
+        return content, None
+    return {}, f"its {STATE} is damaged, so its progress is unknown"
 
 
 def state_of(
@@ -220,8 +218,7 @@ def health_of(
     mean_inter = layer.get("mean_inter")
     if mean_inter is not None and _is_finite(mean_inter) and mean_inter >= 1 - SAME_DIRECTION:
         return "dead"
-    zeros, samples = layer.get("zero_features"), layer.get("samples")
-    if zeros and zeros == samples:
+    if layer.get("zero_features") and layer["zero_features"] == layer.get("samples"):
         return "dead"
     is_final = has_classifier and state != "running"
     if is_final and not has_converged(layer, threshold=CONVERGED_ACCURACY):

@@ -95,7 +95,13 @@ def _verify(folder: Path, root: Path) -> list[Verified]:
         except RecordError as error:
             checkpoints[path.name] = str(error)
     _, state_problem = read_state(folder, root=root)
-    results = [_verify_manifest(manifest), *_verify_journal(folder, root, manifest, checkpoints)]
+    if isinstance(manifest, str):
+        results = [Verified(MANIFEST, "damaged", manifest, _RESTORE)]
+    elif manifest.schema < CHECKSUM_SCHEMA:
+        results = [Verified(MANIFEST, "unchecked", "written by a version without checksums")]
+    else:
+        results = [Verified(MANIFEST, "good", "its checksum is right")]
+    results += _verify_journal(folder, root, manifest, checkpoints)
     if is_linked:
         message = "it is a link, which is not followed"
         results.append(Verified(CHECKPOINTS, "skipped", message))
@@ -103,14 +109,6 @@ def _verify(folder: Path, root: Path) -> list[Verified]:
         repair = "Delete it; the run can be resumed without it."
         results.append(Verified(STATE, "damaged", state_problem, repair))
     return results
-
-
-def _verify_manifest(manifest: Manifest | str) -> Verified:
-    if isinstance(manifest, str):
-        return Verified(MANIFEST, "damaged", manifest, _RESTORE)
-    if manifest.schema < CHECKSUM_SCHEMA:
-        return Verified(MANIFEST, "unchecked", "written by a version without checksums")
-    return Verified(MANIFEST, "good", "its checksum is right")
 
 
 def _verify_journal(

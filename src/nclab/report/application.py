@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nclab.report.columns import AXES
-from nclab.report.site import assets, compact_json, data_files, run_script
+from nclab.report.site import assets, compact_json, data_files, script
 from nclab.report.watcher import Selection, Watcher
 
 HEADERS = {
@@ -268,7 +268,7 @@ class Responses:
         content: str | bytes | None = None
         if kind == "runs" and name.endswith(".js"):
             data = await asyncio.to_thread(watcher.run, name.removesuffix(".js"))
-            content = None if data is None else run_script(data)
+            content = None if data is None else script("gotRun", data)
         else:
             folder = await asyncio.to_thread(watcher.content_with_figures)
             if make := data_files(folder).get(f"{kind}/{name}"):

@@ -75,7 +75,7 @@ class ExperimentFolder:
     def wide(self) -> bool:
         """Whether a figure has more than two panels in a row."""
         pictures = [figure.picture for figure in self.figures]
-        return any(min(one.columns, len(one.panels)) > 2 for one in pictures)
+        return any(min(picture.columns, len(picture.panels)) > 2 for picture in pictures)
 
     @property
     def command(self) -> str:
@@ -118,7 +118,7 @@ class Content:
 
     def of_paper(self, key: str) -> tuple[ExperimentFolder, ...]:
         """Return the experiments of a paper; for the empty key, those without a paper."""
-        return tuple(one for one in self.experiments if self.paper_of(one.name) == key)
+        return tuple(item for item in self.experiments if self.paper_of(item.name) == key)
 
     def claims_of(self, key: str) -> list[Mapping[str, Any]]:
         """Return the claims of a paper."""
@@ -128,9 +128,9 @@ class Content:
         """Return the experiments of other papers from which claims of this paper are judged."""
         needed = {claim["needs"] for claim in self.claims_of(key)}
         return [
-            one
-            for one in self.experiments
-            if one.name in needed - {""} and self.paper_of(one.name) != key
+            experiment
+            for experiment in self.experiments
+            if experiment.name in needed - {""} and self.paper_of(experiment.name) != key
         ]
 
     @property
@@ -147,20 +147,20 @@ def read_content(root: Path) -> Content:
         modes = list_folder(root, root=root)
     folders = [root / name for name, mode in modes.items() if stat.S_ISDIR(mode)]
     damage: dict[str, str] = {}
-    found = [_read_experiment(folder, root, problems, damage) for folder in folders]
-    experiments = [one for one in found if one is not None]
+    entries = [_read_experiment(folder, root, problems, damage) for folder in folders]
+    experiments = [entry for entry in entries if entry is not None]
     content = _read_json(root / CLAIMS, problems, root)
     ledger = content if isinstance(content, dict) else {"claims": content}
     claims = read_claims(ledger.get("claims"), problems)
     needed = {claim["needs"] for claim in claims} - {""}
-    for one in experiments:
-        experiment = one.numbers.get("experiment", one.name)
-        if one.name in needed and experiment != one.name:
-            damage[one.name] = f"it holds the numbers of {experiment!r}"
-            problems.append(f"{one.name}/{NUMBERS} cannot be used: {damage[one.name]}")
+    for entry in experiments:
+        name, recorded_name = entry.name, entry.numbers.get("experiment", entry.name)
+        if name in needed and recorded_name != name:
+            damage[name] = f"it holds the numbers of {recorded_name!r}"
+            problems.append(f"{name}/{NUMBERS} cannot be used: {damage[name]}")
     stale = _stale(root, ledger.get("judged_from"), needed) - damage.keys()
-    names = {one.name.split("_")[0] for one in experiments} | {one["id"] for one in claims}
-    keys = {name.split("/")[0] for name in names}
+    keys = {experiment.name.split("_")[0] for experiment in experiments}
+    keys |= {claim["id"].split("/")[0] for claim in claims}
     skipped = _read_skipped(_read_json(root / SKIPPED, problems, root), problems)
     papers = {
         key: _texts(paper, ("title", "authors", "year"))
@@ -174,12 +174,12 @@ def read_content(root: Path) -> Content:
     return Content(
         root,
         experiments=tuple(
-            replace(one, stale=one.name in stale, damage=damage.get(one.name, ""))
-            for one in experiments
+            replace(entry, stale=entry.name in stale, damage=damage.get(entry.name, ""))
+            for entry in experiments
         ),
         claims=tuple(
-            {**one, "stale": one["needs"] in stale, "damage": damage.get(one["needs"], "")}
-            for one in claims
+            {**claim, "stale": claim["needs"] in stale, "damage": damage.get(claim["needs"], "")}
+            for claim in claims
         ),
         skipped=tuple(skipped),
         papers=papers,
@@ -193,7 +193,8 @@ def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
     """Return the claims that pages can show; name the others in `problems`.
 
     >>> problems = []
-    >>> [one["id"] for one in read_claims([{"id": "a"}, {"id": "b", "links": "x"}], problems)]
+    >>> rows = [{"id": "a"}, {"id": "b", "links": "x"}]
+    >>> [claim["id"] for claim in read_claims(rows, problems)]
     ['a']
     >>> problems
     ["claims.json: claim 2 is skipped: expected an object as links, got 'x'"]
@@ -226,8 +227,8 @@ def _read_claim(claim: Any) -> dict[str, Any]:
         here = {**here, **{name: here.get(name) or "" for name in _HERE_TEXTS}}
         older = f"{here['relation']} ({here['verdict']})"  # claims of older versions
         here["says"] = here["says"] or older
-    own = known.get("ours", claim["id"].startswith(_OWN_PREFIX)) is True
-    return {"numbers": {}, **defaults, **known, "links": links, "ours": own, "here": here}
+    ours = known.get("ours", claim["id"].startswith(_OWN_PREFIX)) is True
+    return {"numbers": {}, **defaults, **known, "links": links, "ours": ours, "here": here}
 
 
 def _require(value: Mapping[str, Any], names: tuple[str, ...], kind: type, noun: str) -> None:

@@ -155,5 +155,5 @@ def formulas_of_metrics() -> dict[str, str]:
     from nclab.metrics.catalogue import BY_NAME
 
     known = {row["name"]: row["mathml"] for row in formulas() if row["mathml"]}
-    found = {name: known.get(metric.function.__name__) for name, metric in BY_NAME.items()}
-    return {name: formula for name, formula in found.items() if formula}
+    names = {name: metric.function.__name__ for name, metric in BY_NAME.items()}
+    return {name: known[function] for name, function in names.items() if function in known}

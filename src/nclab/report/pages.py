@@ -1,6 +1,5 @@
 """The pages of a report: templates that are filled with the content of a folder."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import nclab
-from nclab.figures.palette import DARK, LIGHT
 from nclab.records.manifest import versions
 from nclab.records.schema import last_layer
 from nclab.report.columns import AXES
@@ -399,9 +397,3 @@ def _not_confirmed(claims: list[Mapping[str, Any]]) -> Iterator[str]:
         quotes = "; ".join(f"“{text}”" for text in texts[:MAX_QUOTED] if text)
         if quotes:
             yield f"{verdict.capitalize()}: {quotes}{more}."
-
-
-def palette_script() -> str:
-    """Return the colours of the figures as a script, for figures that pages draw themselves."""
-    papers = {"light": LIGHT._asdict(), "dark": DARK._asdict()}
-    return f"window.nclab = window.nclab || {{}};\nnclab.palette = {json.dumps(papers)};\n"

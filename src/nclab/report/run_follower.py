@@ -126,7 +126,8 @@ class RunFollower:
 
     def axes(self) -> list[str]:
         """Return the horizontal axes of its curves, the most useful first."""
-        known = [name for name in AXES if any(one.has(name) for one in self.columns.values())]
+        all_columns = self.columns.values()
+        known = [name for name in AXES if any(columns.has(name) for columns in all_columns)]
         times = ["log_time"] if "log_time" in known else []
         return ["epoch", "step", *times] if "epoch" in known or not times else [*times, "step"]
 
@@ -172,10 +173,6 @@ class RunFollower:
             self._last = (newest, without_huge_numbers(decode(newest) or {}))
         return self._last[1]
 
-    def measurement_count(self) -> int:
-        """Return the number of measurements of all splits."""
-        return sum(frames.count for frames in self.splits.values())
-
 
 def without_huge_numbers(value: Any) -> Any:
     """Return a JSON value with None for numbers that no float holds, such as 10 ** 400.
@@ -220,8 +217,7 @@ def _by_kind(lines: Iterable[bytes]) -> dict[str, list[bytes]]:
 def _by_split(lines: Iterable[bytes]) -> dict[str, list[bytes]]:
     """Return measurements by split; a line is decoded only if its split stands behind its layers.
 
-    >>> found = _by_split([b'{"split":"test","layers":[]}', b'{"layers":[{"split":"a"}]}'])
-    >>> list(found)
+    >>> list(_by_split([b'{"split":"test","layers":[]}', b'{"layers":[{"split":"a"}]}']))
     ['test', 'train']
     """
     groups: dict[str, list[bytes]] = {}

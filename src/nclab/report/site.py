@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError, RecordError
+from nclab.figures.palette import DARK, LIGHT
 from nclab.figures.picture import AnyPanel, Forest, HeatMap, Picture, to_json
 from nclab.figures.plotly_renderer import PLOTLY_CONFIG, plotly_spec
 from nclab.files import read_regular, translate_os_errors
@@ -35,7 +36,7 @@ from nclab.report.content import (
     safe_name,
 )
 from nclab.report.environment import formulas_of_metrics
-from nclab.report.pages import ASSETS, Pages, palette_script
+from nclab.report.pages import ASSETS, Pages
 from nclab.report.run_data import page_limits, run_data
 from nclab.report.run_follower import RunFollower
 from nclab.report.sweep_figures import with_figures
@@ -101,7 +102,7 @@ def write_report(
     followers, scripts = read_runs(root, problems)
     content = replace(content, problems=(*content.problems, *problems))
     content = with_figures(content, table(followers), metrics)
-    plotly = plotly_script() if any(one.figures for one in content.experiments) else None
+    plotly = plotly_script() if any(item.figures for item in content.experiments) else None
     content = without_pngs(content) if plotly is not None else content
     pages = Pages(content, followers, plotly=plotly is not None)
     files: dict[str, str | bytes] = {f"assets/{name}": text for name, text in assets(plotly)}
@@ -122,7 +123,7 @@ def write_report(
     replace_folder(target, encoded, MARK)
     return WrittenReport(
         page=target / "index.html",
-        figures=len(content.figures) + sum(len(one.figures) for one in content.experiments),
+        figures=len(content.figures) + sum(len(item.figures) for item in content.experiments),
         claims=Counter(str(claim.get("verdict") or "open") for claim in content.claims),
         runs=len(followers),
         skipped=len(content.skipped),
@@ -181,7 +182,7 @@ def read_runs(root: Path, problems: list[str]) -> tuple[dict[str, RunFollower], 
         if run.problem:
             problems.append(run.problem)
         slug = slug_of(run)
-        scripts[slug] = run_script(run_data(run, slug=slug, limits=limits))
+        scripts[slug] = script("gotRun", run_data(run, slug=slug, limits=limits))
         followers[slug] = run
     return followers, scripts
 
@@ -208,40 +209,38 @@ def plotly_script() -> bytes | None:
 
 def assets(plotly: bytes | None) -> Iterable[tuple[str, str | bytes]]:
     """Yield the scripts and the style sheet that all pages share."""
+    from nclab.metrics.catalogue import BY_NAME
+
     for file in sorted(ASSETS.iterdir()):
         if file.suffix in (".js", ".css"):
             yield file.name, file.read_bytes()
-    yield "metrics.js", metrics_script()
-    yield "palette.js", f"{palette_script()}nclab.plotConfig = {json.dumps(PLOTLY_CONFIG)};\n"
+    meanings = {**MEANINGS, **{name: metric.meaning for name, metric in BY_NAME.items()}}
+    yield (
+        "metrics.js",
+        (
+            f"nclab.meanings = {compact_json(meanings)};\n"
+            f"nclab.formulas = {compact_json(formulas_of_metrics())};\n"
+        ),
+    )
+    papers = {"light": LIGHT._asdict(), "dark": DARK._asdict()}
+    yield (
+        "palette.js",
+        (
+            f"window.nclab = window.nclab || {{}};\nnclab.palette = {json.dumps(papers)};\n"
+            f"nclab.plotConfig = {json.dumps(PLOTLY_CONFIG)};\n"
+        ),
+    )
     if plotly is not None:
         yield "plotly.min.js", plotly
 
 
-def metrics_script() -> str:
-    """Return the meanings and the formulas of all metrics as a script, once for all pages."""
-    from nclab.metrics.catalogue import BY_NAME
+def script(function: str, *values: Any) -> str:
+    """Return a script that passes values to a page, which may not read files from disk.
 
-    meanings = {**MEANINGS, **{name: metric.meaning for name, metric in BY_NAME.items()}}
-    lines = [
-        f"nclab.meanings = {compact_json(meanings)};",
-        f"nclab.formulas = {compact_json(formulas_of_metrics())};",
-    ]
-    return "\n".join([*lines, ""])
-
-
-def figure_script(figure_id: str, picture: Picture) -> str:
-    """Return a plotly figure as a script: a page from disk may load scripts, but not read files."""
-    return f"nclab.addFigure({json.dumps(figure_id)}, {compact_json(plotly_spec(picture))});\n"
-
-
-def picture_script(figure_id: str, picture: Picture) -> str:
-    """Return a figure that the pages draw themselves, as a script."""
-    return f"nclab.addPicture({json.dumps(figure_id)}, {compact_json(to_json(picture))});\n"
-
-
-def run_script(data: Mapping[str, Any]) -> str:
-    """Return the data of the page of a run as a script."""
-    return f"nclab.gotRun({compact_json(data)});\n"
+    >>> script("gotRun", {"loss": 0.5})
+    'nclab.gotRun({"loss":0.5});\\n'
+    """
+    return f"nclab.{function}({', '.join(map(compact_json, values))});\n"
 
 
 def comparison_scripts(
@@ -249,10 +248,9 @@ def comparison_scripts(
 ) -> Iterable[tuple[str, str]]:
     """Yield the table of all runs as a script, and one script of curves for every metric."""
     named = [{**metric, "file": safe_name(metric["name"])} for metric in rows["metrics"]]
-    yield "compare.js", f"nclab.gotRuns({compact_json({**rows, 'metrics': named})});\n"
+    yield "compare.js", script("gotRuns", {**rows, "metrics": named})
     for metric, data in curves(runs).items():
-        script = f"nclab.gotCurves({compact_json(metric)}, {compact_json(data)});\n"
-        yield f"curves/{safe_name(metric)}.js", script
+        yield f"curves/{safe_name(metric)}.js", script("gotCurves", metric, data)
 
 
 def compact_json(value: Any) -> str:
@@ -270,7 +268,8 @@ def without_pngs(content: Content) -> Content:
         return replace(figure, images=images)
 
     experiments = (
-        replace(one, figures=tuple(map(without_png, one.figures))) for one in content.experiments
+        replace(experiment, figures=tuple(map(without_png, experiment.figures)))
+        for experiment in content.experiments
     )
     return replace(content, experiments=tuple(experiments))
 
@@ -284,21 +283,23 @@ def data_files(content: Content) -> dict[str, Callable[[], str | bytes]]:
                 read_regular, experiment.file, root=content.root
             )
         for figure in experiment.figures:
-            base, picture = f"figures/{figure.id}", figure.picture
-            if picture.panels:
-                files[f"{base}.js"] = partial(figure_script, figure.id, picture)
-                files |= _numbers_of(base, picture)
+            if figure.picture.panels:
+                files |= _figure_files(figure, "addFigure", plotly_spec)
             for suffix, image in figure.images.items():
-                files[f"{base}{suffix}"] = partial(read_regular, image, root=content.root)
+                path = f"figures/{figure.id}{suffix}"
+                files[path] = partial(read_regular, image, root=content.root)
     for figure in content.figures:
-        base = f"figures/{figure.id}"
-        files[f"{base}.js"] = partial(picture_script, figure.id, figure.picture)
-        files |= _numbers_of(base, figure.picture)
+        files |= _figure_files(figure, "addPicture", to_json)
     return files
 
 
-def _numbers_of(base: str, picture: Picture) -> dict[str, Callable[[], str | bytes]]:
+def _figure_files(
+    figure: Figure, function: str, specify: Callable[[Picture], Any]
+) -> dict[str, Callable[[], str | bytes]]:
+    """Return the script and the numbers of a figure; `specify` returns what the page draws."""
+    base, picture = f"figures/{figure.id}", figure.picture
     return {
+        f"{base}.js": lambda: script(function, figure.id, specify(picture)),
         f"{base}.json": lambda: compact_json(to_json(picture)),
         f"{base}.csv": partial(picture_csv, picture),
     }

@@ -144,20 +144,20 @@ class Watcher:
                         self._rows[slug] = row_of(slug, run)
                 layers = (layer for run in self.runs.values() for layer in run.layers())
                 rows = [self._rows[slug] for slug in self.runs]
-                found = with_axes(rows, describe_all(self.runs))
-                self._table = {**found, "layers": list(dict.fromkeys(layers))}
+                comparison = with_axes(rows, describe_all(self.runs))
+                self._table = {**comparison, "layers": list(dict.fromkeys(layers))}
             return self._table
 
     def curves(self, selection: Selection, since: dict[str, int]) -> dict[str, Any]:
         """Return the selected curves of the runs that grew, and update the versions in `since`."""
         with self._lock:
-            found = {}
+            grown = {}
             for slug, run in self.runs.items():
                 version = self.versions.get(slug, 0)
                 if since.get(slug) != version:
                     since[slug] = version
-                    found[slug] = _curves(run, selection)
-            return found
+                    grown[slug] = _curves(run, selection)
+            return grown
 
     def run(self, slug: str) -> dict[str, Any] | None:
         """Return what the page of a run draws, or None if there is no such run."""
@@ -167,7 +167,7 @@ class Watcher:
 
 
 def _curves(run: RunFollower, selection: Selection) -> list[dict[str, Any]]:
-    found = []
+    curves = []
     for metric in (selection.metric, *selection.more):
         for key in _keys(run, metric, selection.layer):
             x, y = run.curve(key, selection.axis)
@@ -175,17 +175,17 @@ def _curves(run: RunFollower, selection: Selection) -> list[dict[str, Any]]:
                 x, y = run.curve(key, "step")  # the run does not count epochs
             if x:
                 about = {"metric": metric, "layer": key[0]}
-                found.append({**about, "x": round_values(x, 9), "y": round_values(y)})
-    return found
+                curves.append({**about, "x": round_values(x, 9), "y": round_values(y)})
+    return curves
 
 
 def _keys(run: RunFollower, metric: str, layer: str) -> list[Key]:
     keys = [key for key in run.names() if key[1] == metric]
-    whole = [key for key in keys if not key[0]]
+    without_layer = [key for key in keys if not key[0]]
     layers = [key for key in keys if key[0]]
     if layer == "every":
-        return whole + layers
+        return without_layer + layers
     if layer.startswith("="):
-        return whole + [key for key in layers if key[0] == layer[1:]]
+        return without_layer + [key for key in layers if key[0] == layer[1:]]
     last = [key for key in layers if key[0] in run.last_layers()]
-    return last or (whole + layers)[-1:]
+    return last or (without_layer + layers)[-1:]
