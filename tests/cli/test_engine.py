@@ -60,7 +60,7 @@ def test_reproduce_on_ray_survives_a_lost_worker(
     assert alone.code == 0, alone.err
     several = replace(config, networks=replace(TINY, workers=None))
     monkeypatch.setitem(norms.PRESETS, "quick", several)
-    monkeypatch.setattr(train, "_job", jobs.train_but_die_once)
+    monkeypatch.setattr(train, "train_group", jobs.train_but_die_once)
     ray = ("--engine", "ray", "--address", ray_cluster.address)
     remote = call(*command, tmp_path / "remote", *ray)
     assert remote.code == 0, remote.err

@@ -42,7 +42,7 @@ def kill_itself(report: ReportStep) -> None:
 
 def train_but_die_once(report: ReportStep, group: Any) -> None:
     """Train a group of a sweep; kill the first worker that has written a checkpoint."""
-    from nclab.training.sweep.train import _job
+    from nclab.training.sweep.group import train_group
 
     mark = group.out.parent / "died"
 
@@ -52,7 +52,7 @@ def train_but_die_once(report: ReportStep, group: Any) -> None:
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    _job(count, group)
+    train_group(count, group)
 
 
 def once(report: ReportStep, mark: str) -> int:

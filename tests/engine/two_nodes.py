@@ -16,6 +16,7 @@ from nclab.files import write_whole
 from nclab.measurement import shard_workers
 from nclab.measurement import shards as module
 from nclab.training.sweep import train, train_sweep
+from nclab.training.sweep.group import train_group
 from tests.clouds import cloud
 from tests.engine.machines import ADDRESS, SHARED
 from tests.measurement.test_shards import save
@@ -65,10 +66,7 @@ def job(report: Any, group: Any) -> None:
     """Train a group of a sweep and note the machine."""
     (group.out.parent / "trained" / platform.node()).touch()
     _wait(lambda: len(list((group.out.parent / "trained").iterdir())) == 2)
-    train_group_job(report, group)
-
-
-train_group_job = train._job
+    train_group(report, group)
 
 
 def _wait(condition: Any) -> None:
@@ -126,9 +124,9 @@ def main() -> dict[str, Any]:
         output["unshared shards"] = refusal(
             lambda: nclab.measure_shards("/tmp/shards", engine=cluster, skip_bad=True)
         )
-        train._job = this.job
+        setattr(train, "train_group", this.job)  # noqa: B010
         train_sweep(small(), SHARED / "runs", engine=cluster)
-        train._job = train_group_job
+        setattr(train, "train_group", train_group)  # noqa: B010
         local_path = Path("/tmp/runs")
         output["unshared runs"] = refusal(lambda: train_sweep(small(), local_path, engine=cluster))
     for name in ("rounds", "trained"):

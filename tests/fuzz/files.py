@@ -7,6 +7,7 @@ import resource
 import time
 import warnings
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from nclab.array_files import FEATURES, LABELS, pick, read_arrays
 from nclab.errors import NclabError
 from nclab.measurement.arrays import measure_features
 from nclab.measurement.shards import measure_shards
-from nclab.training.data.idx import read_idx
+from nclab.training.data.fashion_mnist_files import File, read_checked
 from nclab.training.data.samples import read_samples
 from tests.fuzz.mutations import FILES
 
@@ -64,7 +65,7 @@ def originals() -> dict[str, bytes]:
 def use(path: Path) -> None:
     """Read and measure a file like a user."""
     if ".idx" in path.name:
-        read_idx(path)
+        read_checked(path.parent, File("images.idx", (3, 4), sha256(bytes(range(12))).hexdigest()))
     elif path.suffix == ".npy":
         labels = path.with_name("part.labels.npy")
         if not labels.exists():

@@ -5,7 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from nclab.cli.shared import COUNTS_HELP, JsonOption, print_json, print_table, read_counts
+from nclab.cli.shared import (
+    COUNTS_HELP,
+    JsonOption,
+    print_json,
+    print_table,
+    read_counts,
+    text_table,
+)
 from nclab.errors import DataError
 
 
@@ -112,22 +119,21 @@ def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[s
 
 def _of_weight_decay(classes: int, weight_decay: float) -> tuple[dict[str, Any], Any]:
     from rich.console import Group
-    from rich.table import Table
 
     from nclab.theory.certificates.regularised import regularised_optimum
 
     optimum = regularised_optimum(classes, weight_decay)
-    table = Table("quantity", "at the optimum", header_style="bold")
-    table.columns[1].justify = "right"
-    for name, value in (
-        ("alpha * beta", optimum.product),
-        ("alpha, rms feature norm", optimum.alpha),
-        ("beta, rms row norm", optimum.beta),
-        ("loss", optimum.optimal_loss),
-        ("loss with penalty", optimum.objective),
-        ("critical weight decay", optimum.critical_weight_decay),
-    ):
-        table.add_row(name, f"{value:.6g}")
+    values = {
+        "alpha * beta": optimum.product,
+        "alpha, rms feature norm": optimum.alpha,
+        "beta, rms row norm": optimum.beta,
+        "loss": optimum.optimal_loss,
+        "loss with penalty": optimum.objective,
+        "critical weight decay": optimum.critical_weight_decay,
+    }
+    headings = ("quantity", "at the optimum")
+    rows = [(name, f"{value:.6g}") for name, value in values.items()]
+    table = text_table(headings, rows, right=headings[1:])
     if optimum.product > 0:
         conclusion = (
             "At the optimum, the network is a simplex ETF with these norms. From the critical "

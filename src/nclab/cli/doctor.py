@@ -8,16 +8,16 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 import nclab
 from nclab import plugins
-from nclab.cli.shared import JsonOption, print_json, print_table
+from nclab.cli.shared import JsonOption, print_json, print_table, text_table
 from nclab.errors import NclabError
 
 State = Literal["good", "missing", "wrong"]
@@ -55,7 +55,13 @@ def command(
     if as_json:
         print_json({"checks": [asdict(check) for check in checks], "plugins": plugin_rows})
     else:
-        print_table(_table(checks), *([_plugin_table(plugin_rows)] if plugin_rows else []))
+        headings = ("item", "state", "result", "what to do")
+        rows = [astuple(check) for check in checks]
+        fold = ("result", "what to do")
+        print_table(text_table(headings, rows, colours={"state": COLOURS}, fold=fold))
+        if plugin_rows:
+            headings = ("kind", "plugin", "package", "problem")
+            print_table(text_table(headings, [tuple(row.values()) for row in plugin_rows]))
         typer.echo(f"{wrong} of these are wrong." if wrong else "Nothing is wrong.")
     if wrong:
         raise typer.Exit(WRONG)
@@ -192,27 +198,3 @@ def _kernel_cache() -> Check:
         return Check(item, "wrong", f"{path} is not writable", advice)
     sizes = [file.stat().st_size for file in path.glob("*.nbc")]
     return Check(item, "good", f"{len(sizes)} kernels, {sum(sizes) / 1e6:.1f} MB in {path}")
-
-
-def _table(checks: list[Check]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("item", "state", "result", "what to do", header_style="bold")
-    for column in (table.columns[2], table.columns[3]):
-        column.overflow = "fold"
-    for check in checks:
-        state = Text(check.state, style=COLOURS[check.state])
-        table.add_row(Text(check.item), state, Text(check.result), Text(check.advice))
-    return table
-
-
-def _plugin_table(rows: list[dict[str, Any]]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("plugin", "kind", "package", "problem", header_style="bold")
-    for row in rows:
-        problem = Text(row["problem"], style="red")
-        table.add_row(Text(row["name"]), Text(row["kind"]), Text(row["package"]), problem)
-    return table

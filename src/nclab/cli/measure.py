@@ -1,7 +1,6 @@
 """`nclab measure`: the neural collapse of saved features."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -166,10 +165,14 @@ def command(
         if test is not None:
             options_of_kind = shard_options if test_shards else file_options
             options |= _classes_of_training(collapse, options)
-            with _naming(test):
+            try:
                 test_collapse = _measured(
                     test, test_shards, None, reference=collapse, **options, **options_of_kind
                 )
+            except NclabError as error:
+                if str(test) in str(error):
+                    raise
+                raise NclabError(f"{test}: {error}") from error
     name = f"{len(shards)} files" if len(shards) > 1 else files[0].name
     title = (
         f"{name}: {collapse.samples} samples, {collapse.num_classes} classes, "
@@ -180,8 +183,11 @@ def command(
     elif as_json:
         print_json({**collapse.to_dict(), "test": test_collapse.to_dict()})
     else:
+        from nclab.measurement.display import train_and_test
+
         title += f"; {test.name}: {test_collapse.samples} samples"
-        print_table(title, _both(collapse, test_collapse))
+        train, held_out = replace(collapse, split="train"), replace(test_collapse, split="test")
+        print_table(title, train_and_test(train, held_out))
 
 
 def _classes_of_training(collapse: "Collapse", options: dict[str, Any]) -> dict[str, Any]:
@@ -196,17 +202,6 @@ def _classes_of_training(collapse: "Collapse", options: dict[str, Any]) -> dict[
     if options["num_classes"] is None and options["weight"] is None:
         return {"num_classes": max((*collapse.classes, *collapse.left_out)) + 1}
     return {}
-
-
-@contextmanager
-def _naming(file: Path) -> Iterator[None]:
-    """Add the file to errors that do not name it."""
-    try:
-        yield
-    except NclabError as error:
-        if str(file) in str(error):
-            raise
-        raise NclabError(f"{file}: {error}") from error
 
 
 def _measured(
@@ -239,15 +234,6 @@ def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
     return pick_optional(arrays, WEIGHT), pick_optional(arrays, BIAS)
 
 
-def _both(collapse: "Collapse", held_out: "Collapse") -> Any:
-    """Return training and test data side by side."""
-    from dataclasses import replace
-
-    from nclab.measurement.display import train_and_test
-
-    return train_and_test(replace(collapse, split="train"), replace(held_out, split="test"))
-
-
 def _shards(files: list[Path]) -> list[Path]:
     """Return the files of shards; nothing if a single file is read into memory."""
     from nclab.measurement.shard_files import SUFFIXES, find_shards, is_pattern
@@ -261,5 +247,6 @@ def _shards(files: list[Path]) -> list[Path]:
 
 def _reject_flags(flags: dict[str, bool], needed: str) -> None:
     """Raise for the first flag that is set."""
-    for flag in (flag for flag, is_set in flags.items() if is_set):
-        raise NclabError(f"Expected {flag} only with {needed}.")
+    for flag, is_set in flags.items():
+        if is_set:
+            raise NclabError(f"Expected {flag} only with {needed}.")

@@ -89,7 +89,16 @@ def command(
             f"Expected --preset paper with --recorded, got {preset}. Add --preset paper, because "
             "only networks of a paper's size are recorded."
         )
-    chosen_seeds = _seeds(seeds, seed, SEEDS.get(preset, MORE_SEEDS))
+    chosen_seeds = None if seeds is None else read_seeds(seeds)
+    if chosen_seeds is not None and seed is not None:
+        raise NclabError(f"Expected --seed only with a number as --seeds, got --seeds {seeds}.")
+    if chosen_seeds is None:
+        count = SEEDS.get(preset, MORE_SEEDS) if seeds is None else int(seeds)
+        if not 1 <= count <= MOST_SEEDS:
+            raise NclabError(
+                f"Expected --seeds from 1 to {MOST_SEEDS}, or a list as 0,3; got {seeds}."
+            )
+        chosen_seeds = tuple(range(seed or 0, (seed or 0) + count))
     with open_engine(engine, address) as opened:
         job = Reproduction(preset, chosen_seeds, out, fresh, opened, recorded)
         job.run(targets or [], (lambda *_: None) if as_json else print_table)
@@ -98,16 +107,3 @@ def command(
         print_json(result)
     else:
         print_table(*job.summary())
-
-
-def _seeds(text: str | None, first: int | None, default: int) -> tuple[int, ...]:
-    """Return the seeds of a list, or a number of seeds from the first on."""
-    listed = None if text is None else read_seeds(text)
-    if listed is not None:
-        if first is not None:
-            raise NclabError(f"Expected --seed only with a number as --seeds, got --seeds {text}.")
-        return listed
-    count = default if text is None else int(text)
-    if not 1 <= count <= MOST_SEEDS:
-        raise NclabError(f"Expected --seeds from 1 to {MOST_SEEDS}, or a list as 0,3; got {text}.")
-    return tuple(range(first or 0, (first or 0) + count))

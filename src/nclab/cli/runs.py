@@ -5,10 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nclab.cli.shared import JsonOption, RunsArgument, check_runs_folder, print_json, print_table
+from nclab.cli.shared import (
+    JsonOption,
+    RunsArgument,
+    check_runs_folder,
+    print_json,
+    print_table,
+    text_table,
+)
 from nclab.errors import RecordError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from nclab.records import RunView
 
 COLOURS = {"running": "cyan", "finished": "green", "failed": "red", "stopped": "yellow"}
@@ -102,30 +111,25 @@ def _first(*values: Any) -> int | float | None:
     return next((value for value in values if is_number(value)), None)
 
 
-def _table(rows: list[dict[str, Any]]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
+def _table(rows: list[dict[str, Any]]) -> "Table":
+    from nclab.text import number
 
-    from nclab.text import number, printable
-
-    any_problem = any(row["why"] or row["problem"] for row in rows)
-    names = ["run", "kind", "state", "health", "progress", "epoch", "accuracy", "min intra"]
-    table = Table(*names, *(["why"] if any_problem else []), header_style="bold")
-    table.columns[0].overflow = "fold"  # names of runs differ at the end
-    for column in table.columns[4:8]:
-        column.justify = "right"
-    for row in rows:
-        progress = row["progress"]
-        cells: list[Text | str] = [
-            Text(printable(row["name"])),
-            Text(printable(row["kind"])),
-            Text(row["state"], style=COLOURS[row["state"]]),
-            Text(row["health"], style="red"),
-            "–" if progress is None else f"{progress:.0%}",
+    headings = ["run", "kind", "state", "health", "progress", "epoch", "accuracy", "min intra"]
+    headings += ["why"] if any(row["why"] or row["problem"] for row in rows) else []
+    lines = [
+        [
+            row["name"],
+            row["kind"],
+            row["state"],
+            row["health"],
+            "–" if row["progress"] is None else f"{row['progress']:.0%}",
             number(row["epoch"]),
             number(row["accuracy"]),
             number(row["min_intra"], near=1.0),
-        ]
-        why = "; ".join(str(row[name]) for name in ("why", "problem") if row[name])
-        table.add_row(*cells, *([Text(printable(why))] if any_problem else []))
-    return table
+            "; ".join(str(row[name]) for name in ("why", "problem") if row[name]),
+        ][: len(headings)]
+        for row in rows
+    ]
+    colours = {"state": COLOURS, "health": {row["health"]: "red" for row in rows}}
+    # Names of runs differ at the end.
+    return text_table(headings, lines, colours=colours, fold=headings[:1], right=headings[4:8])

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nclab.errors import DataError, NclabError
-from nclab.text import WIDTH, fit_to_width
+from nclab.text import WIDTH, fit_to_width, printable
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from nclab.engine import Engine
 
 MOST_SEEDS = 1000
@@ -84,6 +86,35 @@ def print_table(*renderables: Any) -> None:
         console = Console(width=max(WIDTH, console.width), markup=False, emoji=False)
     for renderable in renderables:
         console.print(fit_to_width(renderable, console))
+
+
+def text_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    colours: Mapping[str, Mapping[str, str]] | None = None,
+    fold: Collection[str] = (),
+    right: Collection[str] = (),
+) -> "Table":
+    """Return a table of texts, which may come from files.
+
+    Args:
+        colours: for each coloured column, the style of its texts.
+        fold: columns whose long texts continue on the next line.
+        right: columns that are aligned to the right.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(header_style="bold")
+    for name in headings:
+        overflow: Any = "fold" if name in fold else "ellipsis"
+        table.add_column(name, overflow=overflow, justify="right" if name in right else "left")
+    styles = [(colours or {}).get(name, {}) for name in headings]
+    for row in rows:
+        cells = zip(row, styles, strict=True)
+        table.add_row(*(Text(printable(text), style.get(text, "")) for text, style in cells))
+    return table
 
 
 def check_runs_folder(folder: Path) -> None:

@@ -116,7 +116,7 @@ def command(
     from nclab.training.sweep import Axes, forecast, plan_sweep, train_plan, write_results
     from nclab.training.sweep.rows import rows_table
 
-    configs = _with_both(_with_seeds(configs), both)
+    configs = _with_both(configs, both)
     sources = _sources(configs, data)
     config = configs["sweep"].build(data=sources[0])
     axes = Axes(config, {"data": sources, **configs["sweep"].axes()})
@@ -153,15 +153,8 @@ def _check_options_are_read(axes: "Axes", options: Options) -> None:
         )
 
 
-def _with_values(configs: Configs, values: dict[str, Any]) -> Configs:
-    return {
-        name: replace(options, values={**options.values, **values})
-        for name, options in configs.items()
-    }
-
-
-def _with_seeds(configs: Configs) -> Configs:
-    """Return the configs with the seeds of a list or range; raise for a single number."""
+def _with_both(configs: Configs, both: str | None) -> Configs:
+    """Return the configs with both values of the named switches, and with a list of seeds."""
     text = configs["sweep"].values["seeds"]
     seeds = read_seeds(text)
     if seeds is None and text.strip() != "0":
@@ -169,25 +162,23 @@ def _with_seeds(configs: Configs) -> Configs:
             f"Expected --seeds as a list or a range, got {text}. Write --seeds {text}, for the "
             f"single seed {text}, or --seeds 0:{text} for {text} seeds."
         )
-    return _with_values(configs, {"seeds": ",".join(map(str, seeds or (0,))) + ","})
-
-
-def _with_both(configs: Configs, both: str | None) -> Configs:
-    """Return the configs with both values of the named switches."""
+    values: dict[str, Any] = {"seeds": ",".join(map(str, seeds or (0,))) + ","}
     switches = {
         option.flag.removeprefix("--"): option.name
         for options in configs.values()
         for option in options.all()
         if option.several and option.kind is bool
     }
-    values: dict[str, Any] = {}
     for word in (both or "").split(","):
         name = word.strip().removeprefix("--").replace("_", "-")
         if name and name not in switches:
             raise NclabError(f"Expected --both to name {', '.join(switches)}; got {name!r}.")
         if name:
             values[switches[name]] = (True, False)
-    return _with_values(configs, values)
+    return {
+        name: replace(options, values={**options.values, **values})
+        for name, options in configs.items()
+    }
 
 
 def _sources(configs: Configs, data: str) -> list[Any]:

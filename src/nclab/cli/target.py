@@ -88,6 +88,10 @@ def command(
         raise DataError("Expected --weight-decay or --norms, got neither.")
     from nclab.theory.targets.dispatch import target
 
+    try:
+        penalty = None if bias.strip().lower() == "none" else float(bias)
+    except ValueError:
+        raise DataError(f"Expected --bias as a penalty or none, got {bias!r}.") from None
     optimum = target(
         classes,
         counts=None if counts is None else read_counts(counts),
@@ -95,7 +99,7 @@ def command(
         loss=loss,
         weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
         norms=None if norms is None else _numbers("--norms", norms),
-        bias=_bias(bias),
+        bias=penalty,
         features=features,
         depth=depth,
         smoothing=smoothing,
@@ -133,18 +137,18 @@ def _map(
 
         run_rows, options, skipped = sweep_points(name, runs)
         rows += run_rows
-    has_points = points is not None or runs is not None
-    if has_points:
+    networks = ""
+    if points is not None or runs is not None:
         with_points({"map": name}, rows)  # raises before the map is computed
-    numbers = phase_map(name, **options)
-    if has_points:
-        numbers = with_points(numbers, rows)
+        numbers = with_points(phase_map(name, **options), rows)
+        networks = f" with {len(numbers['points'])} networks"
+    else:
+        numbers = phase_map(name)
     if plot is not None:
         _save(draw_map(numbers), plot)
     if as_json:
         print_json({**numbers, **({"skipped": skipped} if skipped else {})})
         return
-    networks = f" with {len(numbers['points'])} networks" if has_points else ""
     lines = [f"skipped: {count} {reason}" for reason, count in skipped.items()]
     print_table(f"drew {plot}{networks}", *lines)
 
@@ -161,16 +165,6 @@ def _save(figure: Any, path: Path) -> None:
 def _check_suffix(path: Path) -> None:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise DataError(f"Expected --plot as .png, .svg or .pdf, got {path.name}.")
-
-
-def _bias(text: str) -> float | None:
-    """Return the penalty of the bias; None for no bias."""
-    if text.strip().lower() == "none":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise DataError(f"Expected --bias as a penalty or none, got {text!r}.") from None
 
 
 def _numbers(option: str, text: str) -> Any:

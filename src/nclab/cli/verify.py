@@ -2,11 +2,18 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nclab.cli.shared import JsonOption, RunsArgument, check_runs_folder, print_json, print_table
+from nclab.cli.shared import (
+    JsonOption,
+    RunsArgument,
+    check_runs_folder,
+    print_json,
+    print_table,
+    text_table,
+)
 from nclab.text import counted
 
 if TYPE_CHECKING:
@@ -63,7 +70,10 @@ def command(
     else:
         problems = [result for result in results if result.state != "good"]
         if problems:
-            print_table(_table(problems))
+            headings = ("file", "state", "result", "what to do")
+            rows = [(row.file, row.state, row.found, row.repair) for row in problems]
+            fold = ("file", "result")
+            print_table(text_table(headings, rows, colours={"state": COLOURS}, fold=fold))
         typer.echo(_summary(results))
     if any(result.state in ("damaged", "differs") for result in results):
         raise typer.Exit(DAMAGED)
@@ -93,20 +103,3 @@ def _summary(results: "list[Verified]") -> str:
     numbers = sum(name.rpartition("/")[2] in NUMBERS or ":" in name for name in names)
     more = f" and {numbers} kinds of numbers" if numbers else ""
     return f"{counted(len(results) - numbers, 'file')}{more}: {counts}."
-
-
-def _table(results: "list[Verified]") -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    from nclab.text import printable
-
-    table = Table("file", "state", "result", "what to do", header_style="bold")
-    for column in (table.columns[0], table.columns[2]):
-        column.overflow = "fold"
-    for result in results:
-        state = Text(result.state, style=COLOURS[result.state])
-        table.add_row(
-            Text(printable(result.file)), state, Text(printable(result.found)), Text(result.repair)
-        )
-    return table

@@ -33,7 +33,9 @@ Message = tuple[str, Any]
 def run_worker(pipe: Connection, threads: int) -> None:
     """Run jobs from the pipe until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops us
-    _end_with_parent()
+    if sys.platform == "linux":  # the kernel kills this process when its parent dies
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=_watch_parent, daemon=True).start()
     pipe.send(("ready", None))
     while True:
         try:
@@ -105,14 +107,8 @@ def thread_environment(threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _end_with_parent() -> None:
-    """Let Linux kill this process when its parent dies; elsewhere watch the parent."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    threading.Thread(target=_watch_parent, daemon=True).start()
-
-
 def _watch_parent() -> None:
+    """Kill this process when its parent ends, also where Linux does not."""
     parent: Any = parent_process()
     parent.join()
     os.kill(os.getpid(), signal.SIGKILL)

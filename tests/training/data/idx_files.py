@@ -10,15 +10,11 @@ from numpy.typing import NDArray
 
 from nclab.training.data.fashion_mnist_files import FILES, File
 
-CODES = {"u1": 0x08, "i2": 0x0B, "f4": 0x0D}
 
-
-def idx_bytes(array: NDArray[np.generic]) -> bytes:
-    """Return an array in IDX format: zeros, kind, dimensions, sizes, big-endian numbers."""
-    kind = array.dtype.str[1:]
-    header = struct.pack(">BBBB", 0, 0, CODES[kind], array.ndim)
+def idx_bytes(array: NDArray[np.uint8]) -> bytes:
+    """Return an array in IDX format: zeros, 8 for bytes, dimensions, sizes, numbers."""
     sizes = struct.pack(f">{array.ndim}I", *array.shape)
-    return header + sizes + array.astype(f">{kind}").tobytes()
+    return struct.pack(">BBBB", 0, 0, 8, array.ndim) + sizes + array.tobytes()
 
 
 def write_small(

@@ -31,7 +31,7 @@ def train(out: Path) -> None:
     for hand in deal(missing, 2):
         children.append(os.fork())
         if children[-1] == 0:
-            train_group(Group(CONFIG, hand, SAMPLES, out))
+            train_group(lambda *progress: None, Group(CONFIG, hand, SAMPLES, out))
             os._exit(0)
     for child in children:
         os.waitpid(child, 0)

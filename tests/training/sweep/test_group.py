@@ -1,13 +1,13 @@
 """A group continues from the checkpoints of its members and ends with the same bytes."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nclab.engine import ReportStep
 from nclab.errors import NclabWarning
 from nclab.records import find_runs, read_run
 from nclab.training.fleet import Recipe
@@ -18,6 +18,10 @@ from nclab.training.sweep.rows import rows_of
 from tests.training.sweep.small import contents, small
 
 STEPS = 5  # of an epoch: 130 samples in batches of 32
+
+
+def ignore(*progress: object) -> None:
+    """Ignore progress."""
 
 
 class Stop(Exception):
@@ -31,23 +35,23 @@ def group_of(out: Path, config: SweepConfig | None = None) -> Group:
     return Group(config, tuple(config.plan(samples)), samples, out)
 
 
-def stop_after(epochs: int) -> Callable[[int], None]:
+def stop_after(epochs: int) -> ReportStep:
     """Return a callback that raises after some epochs; its first call reports resumed steps."""
     calls = []
 
-    def on_steps(steps: int) -> None:
+    def report(steps: int, total: int) -> None:
         calls.append(steps)
         if len(calls) > epochs:
             raise Stop
 
-    return on_steps
+    return report
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the small sweep, trained without interruption."""
     out = tmp_path_factory.mktemp("undisturbed")
-    train_group(group_of(out))
+    train_group(ignore, group_of(out))
     return out
 
 
@@ -75,31 +79,31 @@ def test_a_stopped_group_resumes_to_the_same_bytes(
     undisturbed: Path, tmp_path: Path, epochs: int
 ) -> None:
     with pytest.raises(Stop):
-        train_group(group_of(tmp_path), stop_after(epochs))
-    train_group(group_of(tmp_path))
+        train_group(stop_after(epochs), group_of(tmp_path))
+    train_group(ignore, group_of(tmp_path))
     assert contents(tmp_path) == contents(undisturbed)
 
 
 def test_members_may_resume_in_other_groups(undisturbed: Path, tmp_path: Path) -> None:
     group = group_of(tmp_path)
     with pytest.raises(Stop):
-        train_group(replace(group, plans=group.plans[:2]), stop_after(7))
+        train_group(stop_after(7), replace(group, plans=group.plans[:2]))
     with pytest.raises(Stop):
-        train_group(replace(group, plans=group.plans[2:3]), stop_after(3))
-    train_group(group)
+        train_group(stop_after(3), replace(group, plans=group.plans[2:3]))
+    train_group(ignore, group)
     assert contents(tmp_path) == contents(undisturbed)
 
 
 def test_a_damaged_checkpoint_is_skipped_with_a_warning(undisturbed: Path, tmp_path: Path) -> None:
     group = group_of(tmp_path)
     with pytest.raises(Stop):
-        train_group(group, stop_after(7))
+        train_group(stop_after(7), group)
     file = tmp_path / group.plans[1].name / "checkpoints" / "step-000000030.safetensors"
     content = bytearray(file.read_bytes())
     content[-3] ^= 0xFF
     file.write_bytes(content)
     with pytest.warns(NclabWarning, match="damaged"):
-        train_group(group)
+        train_group(ignore, group)
     assert contents(tmp_path) == contents(undisturbed)
 
 
@@ -111,7 +115,7 @@ def test_runs_killed_just_before_their_end(undisturbed: Path, tmp_path: Path) ->
         lines = journal.read_bytes().splitlines(keepends=True)
         assert b'"kind":"end"' in lines[-1]
         journal.write_bytes(b"".join(lines[:-1]))
-    train_group(group)
+    train_group(ignore, group)
     assert contents(tmp_path) == contents(undisturbed)
 
 
@@ -121,7 +125,7 @@ def divergent(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepConf
     recipe = Recipe(epochs=8, batch=32, milestones=())
     config = small(norms=("affine",), weight_decays=(1e-3, 700.0), recipe=recipe)
     out = tmp_path_factory.mktemp("divergent")
-    train_group(group_of(out, config))
+    train_group(ignore, group_of(out, config))
     return out, config
 
 
@@ -147,17 +151,17 @@ def test_a_diverged_member_resumes_to_the_same_end(
     journal = tmp_path / group.plans[1].name / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:-1]))  # killed between checkpoint and end
-    train_group(replace(group, plans=group.plans[1:]))
+    train_group(ignore, replace(group, plans=group.plans[1:]))
     assert contents(tmp_path) == contents(out)
     shutil.rmtree(tmp_path / group.plans[1].name)
-    train_group(replace(group, plans=group.plans[1:]))  # and alone it diverges likewise
+    train_group(ignore, replace(group, plans=group.plans[1:]))  # and alone it diverges likewise
     assert contents(tmp_path) == contents(out)
 
 
 def test_features_without_geometry_have_a_reason(tmp_path: Path) -> None:
     config = small(shape=Shape(layers=3, width=1), norms=("none",), weight_decays=(1e-3,))
     group = group_of(tmp_path, config)
-    train_group(group)
+    train_group(ignore, group)
     [row] = rows_of(tmp_path, [group.plans[0].name])
     assert "On a line" in row["why"]
     assert row["min_intra"] is None
@@ -166,9 +170,10 @@ def test_features_without_geometry_have_a_reason(tmp_path: Path) -> None:
 
 def test_the_callback_gets_all_model_steps(tmp_path: Path) -> None:
     group = group_of(tmp_path)
-    calls: list[int] = []
-    train_group(group, calls.append)
-    assert sum(calls) == group.total == 4 * 8 * STEPS
+    calls: list[tuple[int, int]] = []
+    train_group(lambda *progress: calls.append(progress), group)
+    assert calls[-1] == (group.total, group.total)
+    assert group.total == 4 * 8 * STEPS
 
 
 @pytest.mark.parametrize(

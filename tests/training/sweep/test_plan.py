@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nclab.engine import ReportStep
 from nclab.errors import NclabError
 from nclab.records.fleet_config import OMITTED_DEFAULTS, completed, stored
 from nclab.training.data.artificial import ConicHull, Teacher
@@ -24,7 +25,7 @@ from nclab.training.sweep import (
 )
 from nclab.training.sweep.config import ALWAYS_STORED
 from nclab.training.sweep.cost import Forecast
-from nclab.training.sweep.group import Group, OnSteps, train_group
+from nclab.training.sweep.group import Group, train_group
 from tests.training.sweep.small import contents, small
 
 ONE: dict[str, Any] = {"norms": ("affine",), "weight_decays": (1e-3,)}
@@ -123,17 +124,13 @@ def test_a_stopped_sweep_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     axes = Axes(small(**ONE), {"recipe.optimizer": ("sgd", "adam")})
     undisturbed = train_sweep(axes, tmp_path / "undisturbed", workers=0)
 
-    def interrupted(group: Group, on_steps: OnSteps) -> None:
-        done = 0
-
-        def counted(steps: int) -> None:
-            nonlocal done
-            done += steps
-            if done > group.total // 2:
+    def interrupted(report: ReportStep, group: Group) -> None:
+        def counted(steps: int, total: int) -> None:
+            if steps > total // 2:
                 raise NclabError("The lights went out.")
-            on_steps(steps)
+            report(steps, total)
 
-        train_group(group, counted)
+        train_group(counted, group)
 
     with monkeypatch.context() as patched:
         patched.setattr(train, "train_group", interrupted)

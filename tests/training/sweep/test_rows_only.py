@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nclab.engine import ReportStep
 from nclab.errors import DataError, NclabWarning
 from nclab.training.data.artificial import Teacher
 from nclab.training.fleet import Fleet, Recipe
@@ -70,9 +71,9 @@ def test_only_missing_networks_are_trained(tmp_path: Path, monkeypatch: pytest.M
     trained: list[int] = []
     before = rows_only.train_rows_group
 
-    def counted(group: Group, *others: object) -> Path:
+    def counted(report: ReportStep, group: Group, measure: rows_only.MeasureRow) -> None:
         trained.append(group.plans[0].member.seed)
-        return before(group, *others)  # type: ignore[arg-type]
+        before(report, group, measure)
 
     monkeypatch.setattr(rows_only, "train_rows_group", counted)
     leftover = tmp_path / "part" / FOLDER / ".abc.json.0123456789ab"
@@ -106,7 +107,7 @@ def test_a_group_can_be_pickled(tmp_path: Path) -> None:
     single = config()
     samples = single.draw().train
     group = Group(single, tuple(single.plan(samples)), samples, tmp_path)
-    job, arguments = pickle.loads(pickle.dumps((rows_only._job, (group, count))))
+    job, arguments = pickle.loads(pickle.dumps((rows_only.train_rows_group, (group, count))))
     steps: list[tuple[int, int]] = []
     job(lambda *word: steps.append(word), *arguments)
     assert steps[-1] == (18, 18), "two models, three epochs of three steps"

@@ -134,7 +134,7 @@ def test_groups_fit_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert train.cache_share(tmp_path / "none") == train.DEFAULT_CACHE
     monkeypatch.setattr(train, "group_size", lambda shape: 3)
     groups = []
-    monkeypatch.setattr(train, "train_group", lambda group, tell: groups.append(len(group.plans)))
+    monkeypatch.setattr(train, "train_group", lambda report, group: groups.append(len(group.plans)))
     with pytest.raises(NclabError, match="has no manifest"):
         train_sweep(small(seeds=(0, 1)), tmp_path / "runs", workers=0)
     assert groups == [3, 3, 2]

@@ -4,11 +4,14 @@ A download first tries Debian's package, which any user may fetch and unpack, th
 the authors. Checksums decide whether a file is the published one.
 """
 
+import gzip
+import math
 import os
 import shutil
 import subprocess
 import tempfile
 import urllib.request
+import zlib
 from collections.abc import Sequence
 from hashlib import sha256
 from http.client import HTTPException
@@ -19,7 +22,6 @@ import numpy as np
 
 from nclab.errors import DataError, MissingData, NclabError
 from nclab.files import write_whole
-from nclab.training.data.idx import read_idx
 
 PACKAGE = "dataset-fashion-mnist"
 PACKAGE_FOLDER = Path("/usr/share/datasets/fashion-mnist")
@@ -96,26 +98,23 @@ def find_folder(files: Sequence[File], *, folder: Path | None = None) -> Path | 
 
 
 def read_checked(folder: Path, file: File) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Return the array of a file; raise if shape or checksum differ from the published file."""
+    """Return the array of a file, plain or gzipped; raise unless it is the published one."""
     path = _path(folder, file)
     if path is None:
         raise MissingData(f"Expected {file.name}[.gz] in {folder}, not found. {INSTALLATION}.")
+    header = 4 * (1 + len(file.shape))  # bytes of the kind of numbers and of the sizes
     advice = f"Delete it and fetch it again. {INSTALLATION}."
     try:
-        array = read_idx(path)
-    except DataError as error:
-        raise MissingData(f"{error} {advice}") from error
-    if array.shape != file.shape or array.dtype != np.uint8:
-        raise MissingData(
-            f"Expected {file.shape} bytes in {path}, got {array.shape} {array.dtype}: "
-            f"not FashionMNIST. {advice}"
-        )
-    if sha256(array.data).hexdigest() != file.digest:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            content = stream.read(header + math.prod(file.shape) + 1)
+    except (EOFError, OSError, zlib.error) as error:
+        raise MissingData(f"Cannot read {path}, which is damaged ({error}). {advice}") from error
+    if sha256(content[header:]).hexdigest() != file.digest:
         raise MissingData(
             f"Expected the published FashionMNIST in {path}, but its checksum differs: the file is "
             f"damaged or another data set. {advice}"
         )
-    return array
+    return np.frombuffer(content, np.uint8, offset=header).reshape(file.shape).copy()
 
 
 def _path(folder: Path, file: File) -> Path | None:

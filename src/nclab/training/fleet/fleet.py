@@ -57,12 +57,16 @@ class Fleet(BaseFleet):
     ) -> None:
         super().__init__(shape, members, recipe, inputs, labels, device=device, dtype=dtype)
         device = torch.device(device)
-        self._train_epoch = _train_function(choose_backend(backend, device))
+        self._train_epoch: TrainEpoch = torch_backend.train_epoch
+        if choose_backend(backend, device) == "kernel":
+            from nclab.training.fleet import kernel_backend  # late: it needs numba
+
+            self._train_epoch = kernel_backend.train_epoch
         self._states = [State.start(shape, m, recipe, device, dtype) for m in self.members]
 
     def _train(self, index: int, epoch: int, rate: float) -> EpochStats:
         state, member = self._states[index], self.members[index]
-        state.keep()
+        backup = state.copy()
         order = torch.randperm(len(self.inputs), generator=state.generator)
         steps, batch = self.recipe.steps(len(order)), self.recipe.batch
         order = order[: steps * batch]
@@ -78,7 +82,7 @@ class Fleet(BaseFleet):
         )
         problem = _first_not_finite(losses, state)
         if problem is not None:
-            state.restore()
+            self._states[index] = backup
             return self._fail(index, problem, rate)
         sizes = torch.full((steps,), float(batch), dtype=torch.float64)
         sizes[-1] = len(order) - (steps - 1) * batch
@@ -115,14 +119,6 @@ def choose_backend(backend: Backend, device: torch.device) -> Literal["kernel", 
     if backend == "torch" or device.type != "cpu":
         return "torch"
     return "kernel" if has_numba() else "torch"
-
-
-def _train_function(backend: Literal["kernel", "torch"]) -> TrainEpoch:
-    if backend == "torch":
-        return torch_backend.train_epoch
-    from nclab.training.fleet import kernel_backend  # late: it needs numba
-
-    return kernel_backend.train_epoch
 
 
 def _first_not_finite(losses: Tensor, state: State) -> str | None:

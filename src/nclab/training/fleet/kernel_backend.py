@@ -60,26 +60,26 @@ def train_epoch(
         corrections=torch.tensor(corrections, dtype=dtype).reshape(-1, 2),
     )
     gradients = gradient_vector(state, recipe)
+    rule = "SGD" if gradients is state.momenta else RULES[recipe.rule]
+    choices = Choices(
+        layout=layout_table(shape, state.norm).numpy(),
+        norm=norm,
+        activation=getattr(epoch_kernel, shape.activation.upper()),
+        loss=getattr(epoch_kernel, recipe.loss.upper()),
+        optimizer=getattr(epoch_kernel, rule),
+        nesterov=recipe.nesterov,
+    )
     vectors = (state.parameters, state.momenta, state.squares, gradients, state.statistics)
     run_epoch(
         gemm_address(dtype),
         Vectors(*(vector.numpy() for vector in vectors)),
-        _choices(state, recipe, plain=gradients is state.momenta),
+        choices,
         (inputs.numpy(), labels.numpy(), order.numpy(), recipe.batch),
         Work(*(tensor.numpy() for tensor in work)),
         _numbers(recipe, rate, dtype),
         (losses.numpy(), hits.numpy()),
     )
     return losses, hits
-
-
-def _choices(state: State, recipe: Recipe, *, plain: bool) -> Choices:
-    """Translate the names of shape and recipe into the constants of the kernel."""
-    names = (state.shape.activation.upper(), recipe.loss.upper())
-    rule = "SGD" if plain else RULES[recipe.rule]
-    activation, loss, optimizer = (getattr(epoch_kernel, name) for name in (*names, rule))
-    layout = layout_table(state.shape, state.norm).numpy()
-    return Choices(layout, state.norm != "none", activation, loss, optimizer, recipe.nesterov)
 
 
 def _numbers(recipe: Recipe, rate: float, dtype: torch.dtype) -> Numbers:

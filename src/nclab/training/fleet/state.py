@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -44,9 +44,6 @@ class State:
     """Running means and variances, (hidden layers, 2, neurons of the widest layer)."""
     generator: torch.Generator
     """Generator of the batch order, on the CPU, so that every device trains on equal batches."""
-
-    def __post_init__(self) -> None:
-        self._backup: list[Tensor] = []
 
     @classmethod
     def start(
@@ -115,22 +112,13 @@ class State:
             view.copy_(tensors[name])
         self.generator.set_state(tensors["generator"].cpu())
 
-    def keep(self) -> None:
-        """Back up this state for `restore`, in memory that is allocated only once."""
-        if not self._backup:
-            self._backup = [torch.empty_like(vector) for vector in self._vectors()]
-        for copy, vector in zip(self._backup, self._vectors(), strict=True):
-            copy.copy_(vector)
-        self._backup_generator = self.generator.get_state()
-
-    def restore(self) -> None:
-        """Return to the state that `keep` backed up."""
-        for copy, vector in zip(self._backup, self._vectors(), strict=True):
-            vector.copy_(copy)
-        self.generator.set_state(self._backup_generator)
-
-    def _vectors(self) -> tuple[Tensor, ...]:
-        return self.parameters, self.momenta, self.squares, self.statistics
+    def copy(self) -> "State":
+        """Return a state with its own memory and generator."""
+        generator = torch.Generator()
+        generator.set_state(self.generator.get_state())
+        names = ("parameters", "momenta", "squares", "statistics")
+        vectors = {name: getattr(self, name).clone() for name in names}
+        return replace(self, generator=generator, **vectors)
 
     def _views(self) -> dict[str, Tensor]:
         views = {f"model.{name}": view for name, view in self.named().items()}

@@ -108,7 +108,13 @@ class MLP(nn.Module):
         self.shape = shape
         self.norm = norm
         pairs = list(zip(shape.widths, shape.widths[1:], strict=False))
-        self.hidden = nn.ModuleList(_block(*pair, norm, shape) for pair in pairs[:-1])
+        self.hidden = nn.ModuleList()
+        for inputs, outputs in pairs[:-1]:
+            block = OrderedDict[str, nn.Module](linear=nn.Linear(inputs, outputs, shape.bias))
+            block[shape.activation] = MODULES[shape.activation]()
+            if norm != "none":
+                block["norm"] = nn.BatchNorm1d(outputs, affine=norm == "affine")
+            self.hidden.append(nn.Sequential(block))
         self.classifier = nn.Linear(*pairs[-1], bias=shape.bias and shape.head_bias)
 
     @classmethod
@@ -154,14 +160,6 @@ class MLP(nn.Module):
                     parts = [norm(part) for part in parts]
                 inputs = torch.cat(parts)
         return model
-
-
-def _block(inputs: int, outputs: int, norm: Norm, shape: Shape) -> nn.Sequential:
-    block = OrderedDict[str, nn.Module](linear=nn.Linear(inputs, outputs, shape.bias))
-    block[shape.activation] = MODULES[shape.activation]()
-    if norm != "none":
-        block["norm"] = nn.BatchNorm1d(outputs, affine=norm == "affine")
-    return nn.Sequential(block)
 
 
 def _set_statistics(norm: nn.BatchNorm1d, parts: list[Tensor]) -> None:

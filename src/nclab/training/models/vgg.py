@@ -78,7 +78,11 @@ class VGG13(nn.Module):
         layers: list[nn.Module] = []
         for width in self.shape.blocks:
             for source in (channels, width):
-                layers += _convolution(source, width, batch_norm=self.shape.batch_norm)
+                layers.append(
+                    nn.Conv2d(source, width, 3, padding=1, bias=not self.shape.batch_norm)
+                )
+                layers += [nn.BatchNorm2d(width)] if self.shape.batch_norm else []
+                layers.append(nn.ReLU())
             layers.append(nn.MaxPool2d(2))
             channels = width
         layers.append(nn.Flatten())
@@ -89,8 +93,12 @@ class VGG13(nn.Module):
             channels = hidden
         self.body = nn.Sequential(*layers)
         self.classifier = nn.Linear(channels, self.shape.classes)
-        if not self.shape.batch_norm:
-            _initialise_he(self.body)
+        convolutions = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
+        for convolution in convolutions if not self.shape.batch_norm else ():
+            # He-normal weights keep the size of the signal from layer to layer.
+            nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+            assert convolution.bias is not None
+            nn.init.zeros_(convolution.bias)
 
     def features(self, images: Tensor) -> Tensor:
         """Return the features (n, d) that the classifier reads."""
@@ -119,18 +127,3 @@ def vgg13(shape: VGGShape | None = None, *, seed: int) -> VGG13:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return VGG13(shape)
-
-
-def _convolution(source: int, target: int, *, batch_norm: bool) -> list[nn.Module]:
-    convolution = nn.Conv2d(source, target, 3, padding=1, bias=not batch_norm)
-    normalisation = [nn.BatchNorm2d(target)] if batch_norm else []
-    return [convolution, *normalisation, nn.ReLU()]
-
-
-def _initialise_he(body: nn.Module) -> None:
-    """Set He-normal weights, which keep the size of the signal from layer to layer."""
-    for module in body.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            assert module.bias is not None
-            nn.init.zeros_(module.bias)

@@ -29,6 +29,10 @@ EPOCH_BYTES, RUN_BYTES = 160, 3 * 4096
 """Bytes of a journal line, and of the disk blocks of manifest, state and lock."""
 MOST_VALUES = 12
 """Largest number of values of an axis that a forecast lists."""
+Units = tuple[tuple[str, float, float], ...]
+"""Units with their size and the least quantity for which they are used."""
+TIMES: Units = (("hours", 3600, 5400), ("minutes", 60, 90), ("seconds", 1, 0))
+SIZES: Units = (("GB", 1e9, 1e9), ("MB", 1e6, 1e6), ("kB", 1e3, 0))
 
 
 @dataclass(frozen=True)
@@ -57,17 +61,16 @@ class Forecast:
     def __str__(self) -> str:
         lines = [f"{name}: {_listed(values)}" for name, values in self.axes.items()]
         finished = self.networks - self.missing
-        reused = f", {finished} already trained" if finished else ""
-        lines.append(
-            f"{_count(self.networks, 'network')} in {_count(self.fleets, 'fleet')}{reused}"
-        )
+        summary = f"{_count(self.networks, 'network')} in {_count(self.fleets, 'fleet')}"
+        summary += f", {finished} already trained" if finished else ""
         if self.missing:
-            lines[-1] += (
-                f"; about {_duration(self.seconds)} on {_count(self.cores, 'core')}, "
-                f"{_size(self.bytes)} on disk"
+            summary += (
+                f"; about {_in_units(self.seconds, TIMES)} on {_count(self.cores, 'core')}, "
+                f"{_in_units(self.bytes, SIZES)} on disk"
             )
+        lines.append(summary)
         if self.bytes > self.free:
-            lines.append(f"Only {_size(self.free)} are free on the disk.")
+            lines.append(f"Only {_in_units(self.free, SIZES)} are free on the disk.")
         return "\n".join(lines)
 
 
@@ -185,29 +188,14 @@ def _listed(values: list[Any]) -> str:
     return ", ".join(texts[:MOST_VALUES]) + more
 
 
-def _duration(seconds: float) -> str:
-    """Return a duration in a suitable unit.
+def _in_units(value: float, units: Units) -> str:
+    """Return a quantity in the first unit that it reaches, or else in the last one.
 
-    >>> _duration(0.25), _duration(600), _duration(9000), _duration(1e6)
-    ('0.25 seconds', '10 minutes', '2.5 hours', '278 hours')
+    >>> [_in_units(seconds, TIMES) for seconds in (0.25, 600, 9000, 1e6)]
+    ['0.25 seconds', '10 minutes', '2.5 hours', '278 hours']
+    >>> [_in_units(count, SIZES) for count in (1200, 760_000, 3.45e9)]
+    ['1.2 kB', '760 kB', '3.5 GB']
     """
-    for unit, length in (("hours", 3600), ("minutes", 60)):
-        if seconds >= 1.5 * length:
-            return f"{_digits(seconds / length)} {unit}"
-    return f"{_digits(seconds)} seconds"
-
-
-def _size(count: float) -> str:
-    """Return a number of bytes in a suitable unit.
-
-    >>> _size(1200), _size(760_000), _size(3.45e9)
-    ('1.2 kB', '760 kB', '3.5 GB')
-    """
-    for unit, power in (("GB", 1e9), ("MB", 1e6)):
-        if count >= power:
-            return f"{_digits(count / power)} {unit}"
-    return f"{_digits(count / 1e3)} kB"
-
-
-def _digits(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+    unit, size = next((unit, size) for unit, size, least in units if value >= least)
+    digits = ".0f" if value >= 10 * size else ".2g"
+    return f"{value / size:{digits}} {unit}"

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from nclab.compute import one_thread
+from nclab.engine import ReportStep
 from nclab.errors import DataError, NclabError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.report import Report
@@ -30,9 +30,6 @@ from nclab.training.fleet.fleet import choose_backend
 from nclab.training.sweep.config import RunPlan, SweepConfig
 from nclab.training.sweep.measure import measure_member
 from nclab.training.sweep.rows import TEST, summary
-
-OnSteps = Callable[[int], None]
-"""Callback with the number of model-steps since the last call."""
 
 
 @dataclass(frozen=True)
@@ -60,24 +57,19 @@ class Group:
         return self.steps * self.config.recipe.epochs * len(self.plans)
 
 
-def train_group(group: Group, on_steps: OnSteps = lambda steps: None) -> None:
-    """Train every member to its end; continue from what is on disk."""
+def train_group(report: ReportStep, group: Group) -> None:
+    """Train every member to its end; continue from what is on disk and report model-steps."""
+    done = 0
+
+    def on_steps(steps: int) -> None:
+        nonlocal done
+        done += steps
+        report(done, group.total)
+
     with one_thread(), ExitStack() as stack:
         runs = [stack.enter_context(_open(group, plan)) for plan in group.plans]
         for start, indices in resume_points([run.steps() for run in runs]):
             _Training(group, [runs[index] for index in indices], on_steps).run(start)
-
-
-def step_counter(report: Callable[[int, int], None], total: int) -> OnSteps:
-    """Return a callback that adds up model-steps and reports their sum and the total."""
-    done = 0
-
-    def count(steps: int) -> None:
-        nonlocal done
-        done += steps
-        report(done, total)
-
-    return count
 
 
 def run_sinks(names: Sequence[str], folder: Path) -> SinkCalls:
@@ -104,10 +96,8 @@ def resume_points(steps: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[in
 
 
 def _open(group: Group, plan: RunPlan) -> Run:
-    if group.config.shape.from_plugin:
-        backend = "autograd"
-    else:
-        backend = choose_backend("auto", torch.device(group.device))
+    own_network = not group.config.shape.from_plugin
+    backend = choose_backend("auto", torch.device(group.device)) if own_network else "autograd"
     return open_run(
         group.out / plan.name,
         kind="fleet",
@@ -121,7 +111,7 @@ def _open(group: Group, plan: RunPlan) -> Run:
 class _Training:
     """Training of members that are at the same epoch."""
 
-    def __init__(self, group: Group, runs: list[Run], on_steps: OnSteps) -> None:
+    def __init__(self, group: Group, runs: list[Run], on_steps: Callable[[int], None]) -> None:
         config = group.config
         plans = {plan.name: plan for plan in group.plans}
         self.group = group
@@ -201,7 +191,15 @@ class _Training:
         samples = Samples(self.fleet.inputs, self.fleet.labels)
         try:
             measured = measure_member(model, samples, layers=config.layers)
-            test_layers = self._measure_test(model, measured.layers)
+            test_layers: list[Collapse] = []
+            if (test := self.group.test) is not None:
+                inputs, labels = test.inputs.to(samples.inputs), test.labels.to(samples.labels)
+                test_layers = measure_member(
+                    model,
+                    Samples(inputs, labels),
+                    layers=config.layers,
+                    reference=measured.layers,
+                ).layers
         except DataError as error:  # features that overflow have no geometry
             run.append({**record, "why": str(error)})
             return
@@ -222,12 +220,3 @@ class _Training:
             report = Report(tuple(layers), "classifier", layers[-1].samples, {}, (), split)
             event = Event(step, epoch, "loader", report, split=split)
             self.sinks[index](replace(event, total_steps=self.total, total_epochs=self.epochs))
-
-    def _measure_test(self, model: nn.Module, train: Sequence[Collapse]) -> list[Collapse]:
-        """Measure the same layers over the test samples; return nothing if there are none."""
-        test = self.group.test
-        if test is None:
-            return []
-        samples = Samples(test.inputs.to(self.fleet.inputs), test.labels.to(self.fleet.labels))
-        layers = self.group.config.layers
-        return measure_member(model, samples, layers=layers, reference=train).layers

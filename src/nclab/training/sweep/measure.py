@@ -1,6 +1,6 @@
 """Measurement of one member of a fleet during training."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -40,27 +40,33 @@ def measure_member(
     if not isinstance(model, MLP):
         return _measure_module(model, samples, layers=layers, reference=reference)
     means = {collapse.layer: collapse for collapse in reference}
+    classifier, classes = model.classifier, model.shape.classes
+    head = Head.checked(classifier.weight, classifier.bias, classes)
     measured = []
-    picture: dict[str, Any] = {}
-    last = len(model.hidden) - 1
-    for index, features in enumerate(_features(model, samples.inputs)):
-        name = f"hidden.{index}"
-        if index == last:
-            classifier = model.classifier
-            head = Head.checked(classifier.weight, classifier.bias, model.shape.classes)
-            measured.append(_measure(features, samples.labels, head, name, model, means))
-            picture = {"layer": name, **geometry(features, samples.labels, classifier.weight)}
-        elif layers == "all":
-            measured.append(_measure(features, samples.labels, None, name, model, means))
-    return MemberMeasurement(measured, picture)
+    name, features = "", samples.inputs
+    for index, block in enumerate(model.hidden):
+        with torch.no_grad():
+            features = torch.cat([block(part) for part in features.split(SLICE)])
+        last = index == len(model.hidden) - 1
+        if last or layers == "all":
+            name = f"hidden.{index}"
+            options = MeasureOptions(
+                num_classes=classes, ignore_index=None, reference=means.get(name)
+            )
+            stream = LayerStream(options, head=head if last else None, layer=name)
+            stream.update(features, samples.labels)
+            stream.update_second(features, samples.labels)
+            stream.finish_second_pass()
+            measured.append(stream.collapse({} if last else {"weight": NOT_THE_LAST}))
+    picture = geometry(features, samples.labels, classifier.weight)
+    return MemberMeasurement(measured, {"layer": name, **picture})
 
 
 def _measure_module(
     model: nn.Module, samples: Samples, *, layers: Layers, reference: Sequence[Collapse] = ()
 ) -> MemberMeasurement:
     """Measure the network of a plugin; find layers and classifier as `nclab.measure` does."""
-    pairs = zip(samples.inputs.split(SLICE), samples.labels.split(SLICE), strict=True)
-    loader = list(pairs)
+    loader = list(zip(samples.inputs.split(SLICE), samples.labels.split(SLICE), strict=True))
     train = Report(tuple(reference), "", 0, {}, ()) if reference else None
     report = measure(model, loader, layers=layers, reference=train, process_group="local")
     classifier = model.get_submodule(report.classifier)
@@ -75,28 +81,3 @@ def _measure_module(
     features = torch.cat(parts).flatten(1)
     picture = geometry(features, samples.labels, getattr(classifier, "weight", None))
     return MemberMeasurement(list(report.layers), {"layer": report.last.layer, **picture})
-
-
-def _features(model: MLP, inputs: Tensor) -> Iterator[Tensor]:
-    hidden = inputs
-    with torch.no_grad():
-        for block in model.hidden:
-            hidden = torch.cat([block(part) for part in hidden.split(SLICE)])
-            yield hidden
-
-
-def _measure(
-    features: Tensor,
-    labels: Tensor,
-    head: Head | None,
-    layer: str,
-    model: MLP,
-    means: Mapping[str | None, Collapse],
-) -> Collapse:
-    classes = model.shape.classes
-    options = MeasureOptions(num_classes=classes, ignore_index=None, reference=means.get(layer))
-    stream = LayerStream(options, head=head, layer=layer)
-    stream.update(features, labels)
-    stream.update_second(features, labels)
-    stream.finish_second_pass()
-    return stream.collapse({} if head else {"weight": NOT_THE_LAST})

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ class Axes:
         for path in paths:
             if path in READ_IF:
                 deciding, condition = READ_IF[path]
-                values = list(dict.fromkeys(_get(config, deciding) for config in self.configs))
+                values = list(dict.fromkeys(map(attrgetter(deciding), self.configs)))
                 if not any(map(condition, values)):
                     unread[path] = deciding, values
         return unread
@@ -115,25 +116,15 @@ def combinations(config: Any, values: Mapping[str, Sequence[Any]]) -> Iterator[A
     for chosen in itertools.product(*values.values()):
         combination = dict(zip(values, chosen, strict=True))
         for path in combination:
-            if not _is_read(path, combination, config):
+            if path not in READ_IF:
+                continue
+            deciding, is_read = READ_IF[path]
+            value = combination.get(deciding, attrgetter(deciding)(config))
+            if not is_read(value):
                 part, _, name = path.partition(".")
-                defaults = {f.name: f.default for f in dataclasses.fields(_get(config, part))}
+                defaults = {f.name: f.default for f in dataclasses.fields(getattr(config, part))}
                 combination[path] = defaults[name]
         yield _replace(config, combination)
-
-
-def _is_read(path: str, combination: Mapping[str, Any], config: Any) -> bool:
-    if path not in READ_IF:
-        return True
-    deciding, condition = READ_IF[path]
-    return condition(combination[deciding] if deciding in combination else _get(config, deciding))
-
-
-def _get(config: Any, path: str) -> Any:
-    """Return the value at a path."""
-    for name in path.split("."):
-        config = getattr(config, name)
-    return config
 
 
 def _replace(config: Any, values: Mapping[str, Any]) -> Any:

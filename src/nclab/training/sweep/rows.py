@@ -1,17 +1,15 @@
 """The rows of a sweep: one flat summary per network, from its records, and tables of rows."""
 
-import csv
-import io
 import json
 import warnings
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nclab.errors import NclabError, NclabWarning, RecordError
-from nclab.files import write_whole
+from nclab.errors import MissingExtra, NclabError, NclabWarning, RecordError
 from nclab.metrics.catalogue import plugin_metrics
 from nclab.records import RunView, glance
+from nclab.records.export import write_rows
 from nclab.records.fleet_config import FLEET, completed, current
 from nclab.records.schema import last_layer
 from nclab.records.state import has_converged
@@ -91,7 +89,7 @@ def rows_of(out: Path, names: Sequence[str], *, threshold: float = 0.99) -> list
 
 
 def row_from(view: RunView, *, threshold: float = 0.99) -> Row:
-    """Return the row of an ended run."""
+    """Return the row of an ended run, with all options that differ from their default."""
     end = view.end
     if end is None:
         raise NclabError(
@@ -99,6 +97,10 @@ def row_from(view: RunView, *, threshold: float = 0.99) -> Row:
             "continue it."
         )
     config = view.manifest.config
+    options = {**config["data"].get("selection", {})}
+    for part, always in ALWAYS_STORED.items():
+        stored = current(config[part])
+        options |= {name: value for name, value in stored.items() if name not in always}
     row = {
         **{name: config["member"][name] for name in MEMBER},
         **{name: end.get(name) for name in measured_names()},
@@ -112,18 +114,9 @@ def row_from(view: RunView, *, threshold: float = 0.99) -> Row:
         "data": config["data"]["label"],
         "layers": config["shape"]["layers"],
         "width": config["shape"]["width"],
-        **_changed_options(config),
+        **{RENAMED.get(name, name): value for name, value in options.items()},
         "run": view.name,
     }
-
-
-def _changed_options(config: dict[str, Any]) -> Row:
-    """Return the options that a run's configuration stores only if they differ from the default."""
-    options = {**config["data"].get("selection", {})}
-    for part, always in ALWAYS_STORED.items():
-        stored = current(config[part])
-        options |= {name: value for name, value in stored.items() if name not in always}
-    return {RENAMED.get(name, name): value for name, value in options.items()}
 
 
 def settings_of(config: dict[str, Any]) -> Row:
@@ -166,16 +159,15 @@ def rows_table(rows: Sequence[Row], axes: Collection[str] = ()) -> "Table":
         settings = [number(v) if isinstance(v, float | None) else str(v) for v in values]
         member = [row["norm"], scientific(row["weight_decay"]), str(row["seed"])]
         cells = [number(row[name]) for name in TABLE_COLUMNS]
-        end, style = ("yes", None) if row["converged"] else (_not_converged(row), "dim")
+        if row["why"]:
+            end = "not measured" if row["min_intra"] is None else "diverged"
+        elif row["converged"]:
+            end = "yes"
+        else:
+            end = "no, zero features" if row["zero_features"] else "no"
+        style = None if row["converged"] else "dim"
         table.add_row(*settings, *member, *cells, end, style=style)
     return table
-
-
-def _not_converged(row: Row) -> str:
-    """Return in a few words why a network has not converged."""
-    if row["why"]:
-        return "not measured" if row["min_intra"] is None else "diverged"
-    return "no, zero features" if row["zero_features"] else "no"
 
 
 def results(out: Path, *, threshold: float = 0.99) -> list[Row]:
@@ -199,28 +191,17 @@ def results(out: Path, *, threshold: float = 0.99) -> list[Row]:
                 stacklevel=2,
             )
     columns = dict.fromkeys(name for row in rows for name in row)
-    return [{name: _cell(row.get(name)) for name in columns} for row in rows]
+    for row in rows:
+        row |= {k: json.dumps(v) for k, v in row.items() if isinstance(v, list | tuple | dict)}
+    return [{name: row.get(name) for name in columns} for row in rows]
 
 
 def write_results(out: Path, *, threshold: float = 0.99) -> list[Path]:
     """Write the results of a folder as `results.csv`, and as `results.parquet` with pyarrow."""
     rows = results(out, threshold=threshold)
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(rows[0]) if rows else ["run"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_whole(out / CSV, stream.getvalue().encode())
+    write_rows(rows, out / CSV, "csv")
     try:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-    except ImportError:
+        write_rows(rows, out / PARQUET, "parquet")
+    except MissingExtra:
         return [out / CSV]
-    sink = arrow.BufferOutputStream()
-    parquet.write_table(arrow.Table.from_pylist(rows), sink)
-    write_whole(out / PARQUET, bytes(sink.getvalue().to_pybytes()))
     return [out / CSV, out / PARQUET]
-
-
-def _cell(value: Any) -> Any:
-    """Return a value as a table holds it: lists and dicts become JSON."""
-    return json.dumps(value) if isinstance(value, list | tuple | dict) else value

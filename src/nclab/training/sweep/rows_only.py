@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.compute import one_thread
-from nclab.engine import LOCAL, Engine, Job
+from nclab.engine import LOCAL, Engine, ReportStep
 from nclab.errors import DataError, NclabWarning
 from nclab.files import remove_leftovers, write_whole
 from nclab.training.data.samples import Samples
@@ -24,7 +24,7 @@ from nclab.training.fleet import Fleet
 from nclab.training.fleet.base import check_batches
 from nclab.training.models.mlp import MLP
 from nclab.training.sweep.config import RunPlan, SweepConfig
-from nclab.training.sweep.group import Group, OnSteps, step_counter
+from nclab.training.sweep.group import Group
 from nclab.training.sweep.rows import Row
 from nclab.training.sweep.train import deal, run_groups
 
@@ -99,19 +99,19 @@ def train_rows(
         ]
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder, ("*.json",))
-        jobs = [
-            Job(f"group {n} of {len(groups)}", _job, (group, measure))
-            for n, group in enumerate(groups, start=1)
-        ]
-        run_groups(jobs, groups, engine, workers)
+        run_groups(train_rows_group, groups, engine, workers, measure)
         known = _read_rows(folder, _name(measure))
-    return [[_row(plan, known[plan.name]) for plan in plans] for plans in planned]
+    return [
+        [
+            {"weight_decay": plan.member.weight_decay, "seed": plan.member.seed, **known[plan.name]}
+            for plan in plans
+        ]
+        for plans in planned
+    ]
 
 
-def train_rows_group(
-    group: Group, measure: MeasureRow, on_steps: OnSteps = lambda steps: None
-) -> Path:
-    """Train and measure the members of a group; return the file with their rows."""
+def train_rows_group(report: ReportStep, group: Group, measure: MeasureRow) -> None:
+    """Train and measure the members of a group; write the file with their rows."""
     config = group.config
     with one_thread():
         fleet = Fleet(
@@ -122,9 +122,9 @@ def train_rows_group(
             device=group.device,
         )
         failures = [""] * len(group.plans)
-        for _ in range(config.recipe.epochs):
+        for epoch in range(1, config.recipe.epochs + 1):
             failures = [stats.why for stats in fleet.train_epoch()]
-            on_steps(group.steps * len(group.plans))
+            report(epoch * group.steps * len(group.plans), group.total)
         rows = {
             plan.name: {"why": why} if why else _measured(fleet, index, group, measure)
             for index, (plan, why) in enumerate(zip(group.plans, failures, strict=True))
@@ -133,7 +133,6 @@ def train_rows_group(
     names = "\n".join([_name(measure), *rows])
     file = group.out / f"{hashlib.sha256(names.encode()).hexdigest()[:16]}.json"
     write_whole(file, content.encode())
-    return file
 
 
 def _measured(fleet: Fleet, index: int, group: Group, measure: MeasureRow) -> Row:
@@ -145,10 +144,6 @@ def _measured(fleet: Fleet, index: int, group: Group, measure: MeasureRow) -> Ro
         return {"why": None, **measure(network)}
     except DataError as error:  # features that overflow or vanish have no geometry
         return {"why": str(error)}
-
-
-def _job(report: Any, group: Group, measure: MeasureRow) -> None:
-    train_rows_group(group, measure, step_counter(report, group.total))
 
 
 def _read_rows(folder: Path, measure: str) -> dict[str, Mapping[str, Any]]:
@@ -166,10 +161,6 @@ def _read_rows(folder: Path, measure: str) -> dict[str, Mapping[str, Any]]:
                 stacklevel=3,
             )
     return rows
-
-
-def _row(plan: RunPlan, measured: Mapping[str, Any]) -> Row:
-    return {"weight_decay": plan.member.weight_decay, "seed": plan.member.seed, **measured}
 
 
 def _name(measure: MeasureRow) -> str:

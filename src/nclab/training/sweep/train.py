@@ -1,18 +1,17 @@
 """Training of the missing runs of a sweep, in groups that fit the cache, one process each."""
 
 import os
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from nclab import errors
 from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
 from nclab.errors import NclabError
-from nclab.progress import Bar, bar
+from nclab.progress import bar
 from nclab.training.models.mlp import Shape
 from nclab.training.sweep.config import RunPlan, SweepConfig
-from nclab.training.sweep.group import Group, run_sinks, step_counter, train_group
+from nclab.training.sweep.group import Group, run_sinks, train_group
 from nclab.training.sweep.plan import Axes, FleetPlan, SweepPlan, plan_sweep
 from nclab.training.sweep.rows import Row, rows_of
 
@@ -81,11 +80,7 @@ def train_plan(
     ]
     if groups:
         single = engine.here and len(groups) == 1
-        jobs = [
-            Job(f"group {n} of {len(groups)}", _job, (group,))
-            for n, group in enumerate(groups, start=1)
-        ]
-        run_groups(jobs, groups, engine, 0 if single or _is_cuda(device) else workers)
+        run_groups(train_group, groups, engine, 0 if single or _is_cuda(device) else workers)
     settings = plan.settings
     return [
         {**row, **settings[row["run"]]}
@@ -149,42 +144,30 @@ def deal(plans: Sequence[RunPlan], groups: int) -> list[tuple[RunPlan, ...]]:
 
 
 def run_groups(
-    jobs: Sequence[Job], groups: Sequence[Group], engine: Engine, workers: int | None
+    train: Callable[..., Any],
+    groups: Sequence[Group],
+    engine: Engine,
+    workers: int | None,
+    *arguments: Any,
 ) -> None:
-    """Run a job for each group with a progress bar; raise what a job raised."""
+    """Run a job `train(report, group, *arguments)` for each group; raise what a job raised."""
+    jobs = [
+        Job(f"group {n} of {len(groups)}", train, (group, *arguments))
+        for n, group in enumerate(groups, start=1)
+    ]
+    done = [0] * len(groups)
     total = sum(group.total for group in groups)
     with bar(f"training {sum(len(g.plans) for g in groups)} models", total=total) as progress_bar:
-        speed = _Speed(progress_bar)
+
+        def update(progress: Progress) -> None:
+            done[progress.index] = progress.step
+            progress_bar.update(sum(done))
+
         results = engine.run_jobs(
-            jobs, folder=groups[0].out, workers=workers, tries=TRIES, on_progress=speed.update
+            jobs, folder=groups[0].out, workers=workers, tries=TRIES, on_progress=update
         )
     for result in results:
         _raise_failure(result)
-
-
-def _job(report: Any, group: Group) -> None:
-    train_group(group, step_counter(report, group.total))
-
-
-class _Speed:
-    """Updates the bar with the model-steps of all workers and their number per second."""
-
-    def __init__(self, progress_bar: Bar) -> None:
-        self._bar = progress_bar
-        self._first: dict[int, int] = {}
-        self._done: dict[int, int] = {}
-        self._started: float | None = None
-
-    def update(self, progress: Progress) -> None:
-        """Add the progress of one job; steps before its first report were on disk."""
-        self._first.setdefault(progress.index, progress.step)
-        self._done[progress.index] = progress.step
-        done = sum(self._done.values())
-        if self._started is None:
-            self._started = time.monotonic()
-        elapsed = max(time.monotonic() - self._started, 1e-3)
-        speed = (done - sum(self._first.values())) / elapsed
-        self._bar.update(done, f"{speed:.0f} models·steps/s")
 
 
 def _raise_failure(result: JobResult) -> None:
