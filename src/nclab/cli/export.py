@@ -82,15 +82,13 @@ def _format(out: Path | None, form: Format | None, as_json: bool, known: tuple[s
         raise NclabError(f"Expected --json or --format {form}, got both.")
     if as_json or form is not None:
         chosen = "json" if as_json else str(form)
-    elif out is None:
-        chosen = "csv"
     else:
-        chosen = out.suffix.removeprefix(".")
-        if chosen not in known:
-            raise NclabError(
-                f"Expected --out with suffix .csv, .parquet or .json, got {out.name}. Change it or "
-                "pass --format."
-            )
-    if chosen == "parquet" and out is None:
+        chosen = "csv" if out is None else out.suffix.removeprefix(".")
+    if out is None and chosen == "parquet":
         raise NclabError("Expected --out FILE for parquet, which cannot be printed; got none.")
+    if out is not None and chosen not in known:
+        raise NclabError(
+            f"Expected --out with suffix .csv, .parquet or .json, got {out.name}. Change it or "
+            "pass --format."
+        )
     return chosen

@@ -94,7 +94,7 @@ def run() -> None:
             stream.reconfigure(errors="replace")
     warnings.formatwarning = _format_warning
     try:
-        with _Interrupts().noticed():
+        with _interrupts_noticed():
             code = app(standalone_mode=False)
         if code == STOPPED:  # typer returns this after Ctrl-C without a message
             _print_error("Stopped.")
@@ -124,32 +124,29 @@ def run() -> None:
         _fail(f"Cannot use {location}: {error.strerror or error}.")
 
 
-class _Interrupts:
-    """Handler of Ctrl-C, because an interrupted import may raise any other exception."""
+@contextlib.contextmanager
+def _interrupts_noticed() -> Iterator[None]:
+    """Convert any exception after Ctrl-C to KeyboardInterrupt: interrupted imports raise others."""
+    interrupted = False
 
-    came = False
-
-    def __call__(self, *_: Any) -> NoReturn:
-        """Note the signal and raise KeyboardInterrupt."""
-        self.came = True
+    def interrupt(*_: Any) -> NoReturn:
+        nonlocal interrupted
+        interrupted = True
         raise KeyboardInterrupt
 
-    @contextlib.contextmanager
-    def noticed(self) -> Iterator[None]:
-        """Convert any exception after Ctrl-C to KeyboardInterrupt."""
-        before = signal.getsignal(signal.SIGINT)
-        in_main_thread = threading.current_thread() is threading.main_thread()
-        if in_main_thread and before is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self)
-        try:
-            yield
-        except Exception as error:
-            if self.came:
-                raise KeyboardInterrupt from error
-            raise
-        finally:
-            if in_main_thread and signal.getsignal(signal.SIGINT) is self:
-                signal.signal(signal.SIGINT, before)
+    before = signal.getsignal(signal.SIGINT)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception as error:
+        if interrupted:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        if in_main_thread and signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, before)
 
 
 _DEFAULT_FORMAT = warnings.formatwarning

@@ -283,6 +283,6 @@ def _with_signature(
 ) -> Command:
     """Give a function the docstring of another one, and parameters that typer reads."""
     function.__doc__ = like.__doc__
-    function.__annotations__ = {one.name: one.annotation for one in parameters}
+    function.__annotations__ = {item.name: item.annotation for item in parameters}
     vars(function)["__signature__"] = inspect.Signature(parameters)
     return function

@@ -204,18 +204,13 @@ def state_bytes(shape: Shape, members: int) -> int:
     return VECTORS * FLOAT_BYTES * members * (between + ends)
 
 
-def physical_bytes() -> int | None:
-    """Return the memory of this machine; None if the system does not report it."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
 def _check_memory(shape: Shape, members: int) -> None:
-    """Raise if the models cannot fit into memory, before anything is written."""
-    needed, available = state_bytes(shape, members), physical_bytes()
-    if available is not None and needed > available:
+    """Raise if the models cannot fit into memory, if the system reports its size."""
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
+        return
+    needed = state_bytes(shape, members)
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > available:
         raise NclabError(
             f"Expected models that fit into the memory of {available / 1e9:.3g} GB, got {members} "
             f"of width {shape.width} and {shape.layers} layers, which need {needed / 1e9:.3g} GB "
