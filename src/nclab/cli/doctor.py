@@ -60,8 +60,12 @@ def command(
         fold = ("result", "what to do")
         print_table(text_table(headings, rows, colours={"state": COLOURS}, fold=fold))
         if plugin_rows:
-            headings = ("kind", "plugin", "package", "problem")
-            print_table(text_table(headings, [tuple(row.values()) for row in plugin_rows]))
+            headings = ("plugin", "kind", "package", "problem")
+            rows = [
+                (row["name"], row["kind"], row["package"], row["problem"]) for row in plugin_rows
+            ]
+            colours = {"problem": {row["problem"]: "red" for row in plugin_rows}}
+            print_table(text_table(headings, rows, colours=colours))
         typer.echo(f"{wrong} of these are wrong." if wrong else "Nothing is wrong.")
     if wrong:
         raise typer.Exit(WRONG)
