@@ -75,6 +75,8 @@ def printable(text: str) -> str:
 
 FUNCTIONS = ("log", "exp", "max", "min", "sup", "inf", "arg", "cos", "diag", "sign")
 SYMBOLS = {
+    "varepsilon": "ε",
+    "varphi": "φ",
     "cdot": "·",
     "infty": "∞",
     "top": "ᵀ",
@@ -82,6 +84,7 @@ SYMBOLS = {
     "{": "{",
     "}": "}",
     "dots": "…",
+    "ldots": "…",
     ",": " ",
     ";": " ",
     "quad": " ",
@@ -92,7 +95,7 @@ SYMBOLS = {
     "bigr": "",
 }
 """Plain text of TeX commands whose names are not those of HTML entities."""
-RELATIONS = frozenset("≤≥≠≈∼∝→↦∈≪≫±≡")
+RELATIONS = frozenset("·×≤≥≠≈∼∝→↦∈≪≫±≡")
 """Symbols that are set between spaces."""
 ACCENTS = {"bar": "\u0304", "tilde": "\u0303", "hat": "\u0302", "dot": "\u0307"}
 SUPERSCRIPTS = str.maketrans("0123456789+−=()niT", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀ")
@@ -115,19 +118,22 @@ def plain_math(text: str) -> str:
 def _plain_formula(formula: str) -> str:
     """Return a TeX formula as plain text; a space that only ends a command is dropped."""
     tokens = iter(re.findall(r"\\[A-Za-z]+(?: (?=[\w\\({]))?|\\.|.", formula))
-    return re.sub(r" +", " ", _plain_group(tokens)).strip()
+    return re.sub(r" +(?=[ )])|(?<=\() +", "", _plain_group(tokens)).strip()
 
 
 def _plain_group(tokens: Iterator[str]) -> str:
     """Return the tokens up to the end of a group as plain text."""
     text = ""
+    after_fraction = False
     for token in tokens:
         if token == "}":
             break
         part = _plain_token(token, tokens)
-        # A command for a function needs a space before its argument, as in log x.
-        if re.search(r"[a-z]{2}$", text) and part[:1].isalpha() and token.startswith("\\"):
-            text += " "
+        if after_fraction and re.match(r"[\w(√]", part):
+            text += "·"  # so that the factor is not read as part of the denominator
+        elif re.search(r"[a-z]{2}$", text) and part[:1].isalpha() and token.startswith("\\"):
+            text += " "  # between the name of a function and its argument, as in log x
+        after_fraction = (after_fraction and not part) or token in (r"\frac", r"\tfrac")
         text += part
     return text
 
@@ -144,7 +150,7 @@ def _plain_token(token: str, tokens: Iterator[str]) -> str:
         script, characters = argument(), SUPERSCRIPTS if token == "^" else SUBSCRIPTS
         if script in ("ᵀ", "′") or all(ord(character) in characters for character in script):
             return script.translate(characters)
-        return token + (script if len(script) == 1 else f"({script})")
+        return token + (script if len(script.rstrip("′")) == 1 else f"({script})")
     if not token.startswith("\\"):
         return {"-": "−", "'": "′"}.get(token, token)
     name = token[1:].rstrip()

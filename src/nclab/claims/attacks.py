@@ -65,7 +65,13 @@ def put(path: str, value: Any) -> Change:
         containers: list[Any] = [changed]
         *parts, last = path.split(".")
         for part in parts:
-            containers = [child for container in containers for child in _children(container, part)]
+            if part == "*":
+                containers = [child for container in containers for child in container]
+            else:
+                containers = [
+                    container[int(part) if isinstance(container, list) else part]
+                    for container in containers
+                ]
         for container in containers:
             key: Any = int(last) if isinstance(container, list) else last
             if not isinstance(container, list) and key not in container:
@@ -74,12 +80,6 @@ def put(path: str, value: Any) -> Change:
         return changed
 
     return change
-
-
-def _children(container: Any, part: str) -> list[Any]:
-    if part == "*":
-        return list(container)
-    return [container[int(part)] if isinstance(container, list) else container[part]]
 
 
 def change_rows(key: str, change: Callable[[Row], Row], *, every: int = 1) -> Change:

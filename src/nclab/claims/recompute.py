@@ -117,10 +117,6 @@ def _mean(values: list[float], counts: Any) -> float:
     return math.fsum(values) / len(values)
 
 
-def _root_mean_square(values: list[float], counts: Any) -> float:
-    return math.sqrt(math.fsum(value**2 for value in values) / len(values))
-
-
 def _largest_off_diagonal(rows: list[list[float]], counts: Any) -> float | None:
     entries = [x for i, row in enumerate(rows) for j, x in enumerate(row) if i != j]
     return None if None in entries else max(entries)
@@ -135,7 +131,7 @@ RULES: tuple[tuple[str, str, Rule], ...] = (
     ("nc3_alignment_mean", "nc3_alignment", _mean),
     ("balanced_loss", "class_loss", _mean),
     ("loss", "class_loss", _weighted_mean),
-    ("alpha", "class_alpha", _root_mean_square),
+    ("alpha", "class_alpha", lambda norms, _: math.sqrt(_mean([x**2 for x in norms], None))),
 )
 """Scalar, array that implies it, and function of the array and the class counts."""
 

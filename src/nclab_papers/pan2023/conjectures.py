@@ -321,18 +321,18 @@ def _conjecture(number: str, text: str, quote: str, data: Data) -> Claim:
 GROWS = (
     "3.1.1",
     "On conic hulls, of networks with perfect accuracy, collapse improves with weight decay, up to "
-    "e log(λ₂/λ₁).",
+    r"$e \log(\lambda_2/\lambda_1)$.",
     "NC improves with weight decay",
 )
 SHARPENS = (
     "3.2.1",
-    "On conic hulls, collapse sharpens from layer to layer, up to e.",
+    "On conic hulls, collapse sharpens from layer to layer, up to $e$.",
     "NC sharpens with model depth",
 )
 FALLS = (
     "3.2.2",
-    "On conic hulls, of networks with perfect accuracy, the effective depth at some small error e "
-    "does not grow with weight decay.",
+    "On conic hulls, of networks with perfect accuracy, the effective depth at some small error "
+    "$e$ does not grow with weight decay.",
     "Depth minimization improves with weight decay",
 )
 grows_with_decay = _conjecture(*GROWS, "conic")

@@ -49,8 +49,8 @@ def _cones(preset: str) -> Numbers:
 @claim(
     "pan2023/def-conic-hull",
     Kind.DEFINITION,
-    "In a conic hull data set every class is a cone with its vertex at the origin, cut out "
-    "by planes x . b_i > 0.",
+    "In a conic hull data set every class is a cone with its vertex at the origin, cut out by "
+    r"planes $x \cdot b_i > 0$.",
     "pan2023, Sec. 3.1 “within an infinite cone with the vertex at the origin”",
     gather=_cones,
     code="nclab.training.data.artificial.ConicHull",
@@ -112,8 +112,8 @@ def _composition(preset: str) -> Numbers:
 @claim(
     "pan2023/def-3.2.1",
     Kind.DEFINITION,
-    "A multi-layer perceptron with batch norm is the composition of layers "
-    "BN(max(W h + b, 0)) and a last linear layer.",
+    r"A multi-layer perceptron with batch norm is the composition of layers $\mathrm{BN}(\max(Wh "
+    "+ b, 0))$ and a last linear layer.",
     "pan2023, Def. 3.2.1 “(MLP) classifier with batch normalization of depth L”",
     gather=_composition,
     code="nclab.training.models.mlp.MLP",
@@ -150,8 +150,8 @@ def _depths(preset: str) -> Numbers:
 @claim(
     "pan2023/def-3.2.2",
     Kind.DEFINITION,
-    "The epsilon-effective depth is the first layer whose nearest-class-centre error is at "
-    "most epsilon, or the number of layers if there is none.",
+    r"The $\varepsilon$-effective depth is the first layer whose nearest-class-centre error is "
+    r"at most $\varepsilon$, or the number of layers if there is none.",
     "pan2023, Def. 3.2.2 “Suppose we have a dataset S and a neural network”",
     gather=_depths,
     code="nclab.metrics.nc4_nearest_center.effective_depth",

@@ -5,17 +5,18 @@ from nclab.claims.paper import Erratum
 ERRATA = (
     Erratum(
         "pan2023, Def. 1.2.1",
-        "α is the scale *vector* of a frame.",
-        "α is its scale, a positive number.",
+        r"$\alpha$ is the scale *vector* of a frame.",
+        r"$\alpha$ is its scale, a positive number.",
         "Scaling the coordinates differently changes the angles, which are to be those of a "
-        "simplex. In our copy the set that α is from is hard to read.",
+        r"simplex. In our copy the set that $\alpha$ is from is hard to read.",
         confidence="likely",
     ),
     Erratum(
         "pan2023, Sec. 2.2 (batch norm)",
-        "γ and β “represent the desired variance and mean after Batch Normalization”.",
-        "γ is the standard deviation.",
-        "The centred and scaled coordinate has variance 1; it is multiplied by γ.",
+        r"$\gamma$ and $\beta$ “represent the desired variance and mean after Batch "
+        "Normalization”.",
+        r"$\gamma$ is the standard deviation.",
+        r"The centred and scaled coordinate has variance 1; it is multiplied by $\gamma$.",
         ("pan2023/sec-2.2-batch-norm",),
         "certain",
     ),
@@ -29,50 +30,59 @@ ERRATA = (
     ),
     Erratum(
         "pan2023, Lemma 2.4.5 (proof)",
-        "Σ a_i/b_i ≥ (A/B)√N for a_i ≥ 0, b_i > 0, Σ a_i = A, Σ b_i² ≤ B².",
-        "Σ a_i/b_i ≥ A²/(βB²) for 0 ≤ a_i ≤ βb_i, which is all the lemma needs.",
-        "a = (1, 0, 0, 0), b = (1, 0⁺, 0⁺, 0⁺) gives 1, not 2. With r = a/(βb) ≤ 1: r ≥ r², then "
-        "Cauchy–Schwarz. The lemma itself is true and tight. In our copy the right side is hard "
-        "to read; A/B is the most that is true without an upper bound on a_i/b_i, and no power "
-        "of N can be added to it.",
+        r"$\sum_i a_i/b_i \ge \frac{A}{B}\sqrt{N}$ for $a_i \ge 0$, $b_i > 0$, $\sum_i a_i = A$, "
+        r"$\sum_i b_i^2 \le B^2$.",
+        r"$\sum_i a_i/b_i \ge \frac{A^2}{\beta B^2}$ for $0 \le a_i \le \beta b_i$, which is all "
+        "the lemma needs.",
+        r"$a = (1, 0, 0, 0)$, $b = (1, 0^+, 0^+, 0^+)$ gives 1, not 2. With "
+        r"$r = a/(\beta b) \le 1$: $r \ge r^2$, then Cauchy–Schwarz. The lemma itself is true and "
+        "tight. In our copy the right side is hard to read; $A/B$ is the most that is true without "
+        "an upper bound on $a_i/b_i$, and no power of $N$ can be added to it.",
         ("pan2023/lemma-2.4.5-proposition",),
         "likely",
     ),
     Erratum(
         "pan2023, Lemma 2.4.6",
-        "w·h̄ ≤ c/α + 4β(ε/(αβ))^(1/3), and since ‖w‖ ≤ β and ‖h̄‖ ≤ 1, cos(w, h̄) ≤ c/(αβ) + "
-        "4(ε/(αβ))^(1/3).",
-        "The first, where (1/N) Σ ‖h_i‖ ≥ α − ε/β; the second where the mean itself is long, "
-        "‖h̃‖ ≥ α − ε/β. With ρ = ‖h̃‖/α ≥ 1/√2 even w·h̄ ≤ c/α + 2β(1 − ρ²).",
-        "Dividing by ‖h̄‖ ≤ 1 is right only where the bound is negative: w = (1, 0) and eleven "
-        "features (1, 0), ten (−1.1, 0) have c = 0, a mean norm of .9989 α, and cosine 1 where .42 "
-        "is claimed. Where the theorem applies the lemma the mean is long. What ε is, our copy of "
-        "the lemma does not say; the mean norm is what its proof begins with.",
+        r"$w \cdot \bar h \le \frac{c}{\alpha} + 4\beta\left(\frac{\varepsilon}{\alpha\beta}\right)"
+        r"^{1/3}$, and since $\|w\| \le \beta$ and $\|\bar h\| \le 1$, $\cos(w, \bar h) \le "
+        r"\frac{c}{\alpha\beta} + 4\left(\frac{\varepsilon}{\alpha\beta}\right)^{1/3}$.",
+        r"The first, where $\frac{1}{N} \sum_i \|h_i\| \ge \alpha - \varepsilon/\beta$; the second "
+        r"where the mean itself is long, $\|\tilde h\| \ge \alpha - \varepsilon/\beta$. With "
+        r"$\rho = \|\tilde h\|/\alpha \ge 1/\sqrt{2}$ even "
+        r"$w \cdot \bar h \le \frac{c}{\alpha} + 2\beta(1 - \rho^2)$.",
+        r"Dividing by $\|\bar h\| \le 1$ is right only where the bound is negative: $w = (1, 0)$ "
+        r"and eleven features $(1, 0)$, ten $(-1.1, 0)$ have $c = 0$, a mean norm of "
+        r"$0.9989\,\alpha$, and cosine 1 where 0.42 is claimed. Where the theorem applies the "
+        r"lemma the mean is long. What $\varepsilon$ is, our copy of the lemma does not say; the "
+        "mean norm is what its proof begins with.",
         ("pan2023/lemma-2.4.6",),
         "likely",
     ),
     Erratum(
         "pan2023, Eq. (2.2), (2.3), (2.10), (2.11)",
-        "(1/N) Σ L_{c,i} = (1/N) Σ softmax(W h_{c,i})_c.",
-        "(1/N) Σ −log softmax(W h_{c,i})_c.",
-        "The −log is back from (2.4) and (2.12) on; (2.9) is right as printed.",
+        r"$\frac{1}{N} \sum_i L_{c,i} = \frac{1}{N} \sum_i \mathrm{softmax}(W h_{c,i})_c$.",
+        r"$\frac{1}{N} \sum_i -\log \mathrm{softmax}(W h_{c,i})_c$.",
+        r"The $-\log$ is back from (2.4) and (2.12) on; (2.9) is right as printed.",
         confidence="likely",
     ),
     Erratum(
         "pan2023, Thm 2.3.1 (intra)",
-        "intra_c ≥ 1 − 4(…), in the end with √128.",
-        "intra_c ≥ 1 − 8(…), with √512.",
-        "Lemma 2.4.5 bounds ‖h̄_c‖, and intra_c is its square. The O(·) of the theorem stays.",
+        r"$\mathrm{intra}_c \ge 1 - 4(\ldots)$, in the end with $\sqrt{128}$.",
+        r"$\mathrm{intra}_c \ge 1 - 8(\ldots)$, with $\sqrt{512}$.",
+        r"Lemma 2.4.5 bounds $\|\bar h_c\|$, and $\mathrm{intra}_c$ is its square. The $O(\cdot)$ "
+        "of the theorem stays.",
         ("pan2023/proof-intra",),
         "certain",
     ),
     Erratum(
         "pan2023, Thm 2.3.1 (inter)",
-        "“Since ‖h̄_c‖ ≤ 1” h̄_c·h̄_c' is bounded like the cosine; w_c h̃_c ≤ αβ − …, “the reverse "
-        "of (2.19)”.",
-        "For a negative cosine the norms must be near 1, which Lemma 2.4.5 gives; w_c h̃_c ≥ αβ − …",
-        "Mean unit features of norm ½ at cosine −⅓ have the inner product −1/12. The conclusion is "
-        "true, with other constants: `nclab certify` proves it by duality.",
+        r"“Since $\|\bar h_c\| \le 1$” $\bar h_c \cdot \bar h_{c'}$ is bounded like the cosine; "
+        r"$w_c \tilde h_c \le \alpha\beta - \ldots$, “the reverse of (2.19)”.",
+        "For a negative cosine the norms must be near 1, which Lemma 2.4.5 gives; "
+        r"$w_c \tilde h_c \ge \alpha\beta - \ldots$",
+        r"Mean unit features of norm $\frac{1}{2}$ at cosine $-\frac{1}{3}$ have the inner product "
+        r"$-\frac{1}{12}$. The conclusion is true, with other constants: `nclab certify` proves it "
+        "by duality.",
         ("pan2023/proof-inter",),
         "likely",
     ),

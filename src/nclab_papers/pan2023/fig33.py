@@ -300,6 +300,54 @@ def middle_inter(layers: Sequence[Row]) -> float:
     return sum(row["max_inter"] > 0 for row in middle) / max(len(middle), 1)
 
 
+def _along_layers(numbers: Numbers, *, name: str) -> Finding:
+    """Judge two net shares per seed, over the layers of all its converged networks.
+
+    The first is the share of steps between layers that do not fall. The second is the share of
+    networks whose last layer is visibly above the first; without it a constant line would pass.
+    """
+    value, fields = ALONG_LAYERS[name]
+    networks, skipped = _measured(numbers, *fields)
+    steps: dict[int, list[bool]] = {}
+    rises: dict[int, list[bool]] = {}
+    for run, layers in networks:
+        values = [value(row) for row in layers]
+        seed = int(run["seed"])
+        steps.setdefault(seed, []).extend(b >= a for a, b in pairwise(values))
+        rises.setdefault(seed, []).append(values[-1] - values[0] > COSINE_MARGIN)
+    parts = [
+        Part(
+            name,
+            {seed: 2 * fmean(cases) - 1 for seed, cases in by_seed.items() if cases},
+            trials=sum(map(len, by_seed.values())),
+        )
+        for name, by_seed in (
+            ("layer-to-layer steps that do not fall", steps),
+            ("networks that rise from the first to the last layer", rises),
+        )
+    ]
+    finding = judge_effects(parts, margin=FEW_EXCEPTIONS, stated=True)
+    return note_skipped(finding, skipped)
+
+
+def _measured(numbers: Numbers, *fields: str) -> tuple[list[tuple[Row, list[Row]]], int]:
+    """Return converged networks with their layers, and the number of those with missing fields."""
+    layers = group(numbers["rows"], "weight_decay", "seed")
+    networks = [
+        (run, sorted(members, key=lambda row: int(row["layer"])))
+        for run in numbers["runs"]
+        if run["converged"]
+        for members in [layers.get((run["weight_decay"], run["seed"]), [])]
+        if members
+    ]
+    complete = [
+        (run, members)
+        for run, members in networks
+        if all(row[name] is not None for row in members for name in fields)
+    ]
+    return complete, len(networks) - len(complete)
+
+
 claimed = partial(claim, needs="pan2023_fig33", figure="pan2023_fig33")
 
 
@@ -338,38 +386,25 @@ def largest_decay_fails(numbers: Numbers) -> Finding:
     return judge_shares([Share(f"weight decay {FAILING_DECAY:g} fails", failed)])
 
 
-@claimed(
+accuracy_rises = claimed(
     "pan2023/sec-3.2-accuracy-rises",
     Kind.RESULT,
     "Nearest-class-centre accuracy rises from layer to layer, with very few exceptions.",
     "pan2023, Sec. 3.2.2 “with very few exceptions, the NCC classification accuracy”",
-)
-def accuracy_rises(numbers: Numbers) -> Finding:
-    """Judge the steps between layers of all converged networks, like the next two claims."""
-    return _along_layers(numbers, "NCC accuracy")
-
-
-@claimed(
+)(partial(_along_layers, name="NCC accuracy"))
+intra_rises = claimed(
     "pan2023/sec-3.2-intra-rises",
     Kind.RESULT,
     "The smallest intra-class cosine rises from layer to layer, with very few exceptions.",
     "pan2023, Sec. 3.2.2 “minimum average intra-class cosine similarity”",
-)
-def intra_rises(numbers: Numbers) -> Finding:
-    """Judge the steps between layers."""
-    return _along_layers(numbers, "min intra")
-
-
-@claimed(
+)(partial(_along_layers, name="min intra"))
+gap_rises = claimed(
     "pan2023/sec-3.2-gap-rises",
     Kind.RESULT,
     "Intra minus inter rises from layer to layer, with very few exceptions.",
     "pan2023, Sec. 3.2.2 “difference between intra-class and inter-class cosine similarity”",
     code="nclab_papers.pan2023.networks.degree",
-)
-def gap_rises(numbers: Numbers) -> Finding:
-    """Judge the steps between layers."""
-    return _along_layers(numbers, "min intra − max inter")
+)(partial(_along_layers, name="min intra − max inter"))
 
 
 @claimed(
@@ -443,51 +478,3 @@ def _depths_of(numbers: Numbers) -> list[Row]:
         for row in of_converged(numbers["depths"], numbers["runs"])
         if row["epsilon"] == NEAR_PERFECT
     ]
-
-
-def _along_layers(numbers: Numbers, name: str) -> Finding:
-    """Judge two net shares per seed, over the layers of all its converged networks.
-
-    The first is the share of steps between layers that do not fall. The second is the share of
-    networks whose last layer is visibly above the first; without it a constant line would pass.
-    """
-    value, fields = ALONG_LAYERS[name]
-    networks, skipped = _measured(numbers, *fields)
-    steps: dict[int, list[bool]] = {}
-    rises: dict[int, list[bool]] = {}
-    for run, layers in networks:
-        values = [value(row) for row in layers]
-        seed = int(run["seed"])
-        steps.setdefault(seed, []).extend(b >= a for a, b in pairwise(values))
-        rises.setdefault(seed, []).append(values[-1] - values[0] > COSINE_MARGIN)
-    parts = [
-        Part(
-            name,
-            {seed: 2 * fmean(cases) - 1 for seed, cases in by_seed.items() if cases},
-            trials=sum(map(len, by_seed.values())),
-        )
-        for name, by_seed in (
-            ("layer-to-layer steps that do not fall", steps),
-            ("networks that rise from the first to the last layer", rises),
-        )
-    ]
-    finding = judge_effects(parts, margin=FEW_EXCEPTIONS, stated=True)
-    return note_skipped(finding, skipped)
-
-
-def _measured(numbers: Numbers, *fields: str) -> tuple[list[tuple[Row, list[Row]]], int]:
-    """Return converged networks with their layers, and the number of those with missing fields."""
-    layers = group(numbers["rows"], "weight_decay", "seed")
-    networks = [
-        (run, sorted(members, key=lambda row: int(row["layer"])))
-        for run in numbers["runs"]
-        if run["converged"]
-        for members in [layers.get((run["weight_decay"], run["seed"]), [])]
-        if members
-    ]
-    complete = [
-        (run, members)
-        for run, members in networks
-        if all(row[name] is not None for row in members for name in fields)
-    ]
-    return complete, len(networks) - len(complete)

@@ -167,8 +167,10 @@ def printed(row: Numbers, power: float) -> float:
 @claim(
     "pan2023/thm-2.3.1-pairs",
     Kind.THEOREM,
-    "For at least 1 - delta of the pairs of classes the inter-class cosine is at most -1/(C-1) + "
-    "O(e^O(alpha beta)/(alpha beta) (epsilon/delta)^(1/6)), where epsilon/delta is small.",
+    r"For at least $1 - \delta$ of the pairs of classes the inter-class cosine is at most "
+    r"$-\frac{1}{C-1} + "
+    r"O\left(\frac{e^{O(\alpha\beta)}}{\alpha\beta}(\varepsilon/\delta)^{1/6}\right)$, where "
+    r"$\varepsilon/\delta$ is small.",
     "pan2023, Thm 2.3.1 “fraction of all pairs of classes”",
     gather=_pairs,
     code="nclab.theory.certificates.fraction_of_pairs.pairs_upper",
@@ -268,8 +270,9 @@ def _low_scores(preset: str) -> Numbers:
 eq_2_19 = Claim(
     "pan2023/eq-2.19",
     Kind.EQUATION,
-    "At most delta C classes have a score w_c h_c below alpha beta - (C-1)/C (epsilon_3 + "
-    "sqrt(2 epsilon_2 (1-delta)/(lambda delta))).",
+    r"At most $\delta C$ classes have a score $w_c h_c$ below $\alpha\beta - "
+    r"\frac{C-1}{C}\left(\varepsilon_3 + "
+    r"\sqrt{2\varepsilon_2(1-\delta)/(\lambda\delta)}\right)$.",
     "pan2023, Eq. (2.19) “Therefore, there are at most”",
     with_hand_check(judge_statement),
     _low_scores,
@@ -290,8 +293,9 @@ def _large_norms(preset: str) -> Numbers:
 eq_2_20 = Claim(
     "pan2023/eq-2.20",
     Kind.EQUATION,
-    "At most delta C classes have a product of norms alpha_c beta_c above alpha beta + (C-1)/C "
-    "((1-delta)/delta epsilon_3 + sqrt(2 epsilon_2 (1-delta)/(lambda delta))).",
+    r"At most $\delta C$ classes have a product of norms $\alpha_c\beta_c$ above $\alpha\beta + "
+    r"\frac{C-1}{C}\left(\frac{1-\delta}{\delta}\varepsilon_3 + "
+    r"\sqrt{2\varepsilon_2(1-\delta)/(\lambda\delta)}\right)$.",
     "pan2023, Eq. (2.20) “and also there are at most”",
     with_hand_check(judge_statement),
     _large_norms,
@@ -317,8 +321,8 @@ def _others(preset: str, *, step: Step, centred: bool) -> Numbers:
 eq_2_22 = Claim(
     "pan2023/eq-2.22",
     Kind.EQUATION,
-    "For at least (1 - delta)(C-1) classes c' the difference (w_c' - w_c) h_c is at most m_c + "
-    "sqrt(2 epsilon_1c/(exp(m_c) delta)), m_c = -C/(C-1) w_c h_c.",
+    r"For at least $(1-\delta)(C-1)$ classes $c'$ the difference $(w_{c'} - w_c)h_c$ is at most "
+    r"$m_c + \sqrt{2\varepsilon_{1c}/(\exp(m_c)\delta)}$ with $m_c = -\frac{C}{C-1}w_c h_c$.",
     "pan2023, Eq. (2.22) “using the definition that”",
     with_hand_check(judge_statement),
     partial(_others, step=steps.high_differences, centred=False),
@@ -328,8 +332,8 @@ eq_2_22 = Claim(
 eq_2_23 = Claim(
     "pan2023/eq-2.23",
     Kind.EQUATION,
-    "For the same classes c' the score w_c' h_c is at most -1/(C-1) w_c h_c + "
-    "sqrt(2 epsilon_1c/(exp(m_c) delta)).",
+    r"For the same classes $c'$ the score $w_{c'}h_c$ is at most $-\frac{1}{C-1}w_c h_c + "
+    r"\sqrt{2\varepsilon_{1c}/(\exp(m_c)\delta)}$.",
     "pan2023, Eq. (2.23) “Combining with”",
     with_hand_check(judge_statement),
     partial(_others, step=steps.high_scores_of_others, centred=True),
@@ -359,9 +363,10 @@ def _self_duality(preset: str) -> Numbers:
 @claim(
     "pan2023/proof-nc3",
     Kind.PROOF_STEP,
-    "For at least (1 - 2 delta) C classes the cosine of weight and mean feature is at least "
-    "1 - (C-1)/(C alpha beta) 2 sqrt(2 epsilon (1-delta)/(lambda delta)), which is the bound on "
-    "NC3; read with the factor of (2.21), which our copy does not show in this line.",
+    r"For at least $(1 - 2\delta)C$ classes the cosine of weight and mean feature is at least $1 "
+    r"- \frac{C-1}{C\alpha\beta} \cdot 2\sqrt{2\varepsilon(1-\delta)/(\lambda\delta)}$, which is "
+    "the bound on NC3; read with the factor of (2.21), which our copy does not show in this "
+    "line.",
     "pan2023, Thm 2.3.1 (proof) “gives the NC3 bound in the theorem”",
     gather=_self_duality,
     code="nclab_papers.pan2023.statements.near_optimum.self_duality",

@@ -64,9 +64,9 @@ def _subset_means(preset: str) -> Numbers:
 lemma_2_4_1 = Claim(
     "pan2023/lemma-2.4.1",
     Kind.LEMMA,
-    "If Jensen's inequality for a lambda-strongly convex function has gap epsilon, the mean of "
-    "a fraction delta of the numbers is within sqrt(2 epsilon (1 - delta)/(lambda delta)) of "
-    "the mean of all.",
+    r"If Jensen's inequality for a $\lambda$-strongly convex function has gap $\varepsilon$, the "
+    r"mean of a fraction $\delta$ of the numbers is within "
+    r"$\sqrt{2\varepsilon(1-\delta)/(\lambda\delta)}$ of the mean of all.",
     "pan2023, Lemma 2.4.1 “if Jensen’s inequality has its gap bounded by”",
     _judge_tight,
     _subset_means,
@@ -95,8 +95,8 @@ def _weighted_jensen(preset: str) -> Numbers:
 lemma_2_4_2 = Claim(
     "pan2023/lemma-2.4.2",
     Kind.LEMMA,
-    "For a strongly convex function of modulus c, Jensen's inequality with weights has a gap "
-    "of at least c times the weighted variance.",
+    "For a strongly convex function of modulus $c$, Jensen's inequality with weights has a gap "
+    "of at least $c$ times the weighted variance.",
     "pan2023, Lemma 2.4.2 “is strongly convex with modulus c, then”",
     with_hand_check(judge_statement),
     _weighted_jensen,
@@ -119,8 +119,8 @@ def _variance(preset: str) -> Numbers:
 corollary_2_4_1 = Claim(
     "pan2023/cor-2.4.1",
     Kind.COROLLARY,
-    "If Jensen's inequality for a lambda-strongly convex function has gap epsilon, the "
-    "variance of the numbers is at most 2 epsilon / lambda.",
+    r"If Jensen's inequality for a $\lambda$-strongly convex function has gap $\varepsilon$, the "
+    r"variance of the numbers is at most $2\varepsilon/\lambda$.",
     "pan2023, Cor. 2.4.1 “to obtain the following corollary”",
     with_hand_check(judge_statement),
     _variance,
@@ -146,8 +146,9 @@ def _exponential(preset: str) -> Numbers:
 lemma_2_4_3 = Claim(
     "pan2023/lemma-2.4.3",
     Kind.LEMMA,
-    "If Jensen's inequality for the exponential has gap epsilon, the mean of a fraction delta "
-    "of the numbers exceeds the mean x of all by at most sqrt(2 epsilon / (delta e^x)).",
+    r"If Jensen's inequality for the exponential has gap $\varepsilon$, the mean of a fraction "
+    r"$\delta$ of the numbers exceeds the mean $x$ of all by at most $\sqrt{2\varepsilon/(\delta "
+    "e^x)}$.",
     "pan2023, Lemma 2.4.3 “a similar result specific to the function”",
     _judge_tight,
     _exponential,
@@ -198,9 +199,9 @@ def _unit_mean(preset: str) -> Numbers:
 lemma_2_4_5 = Claim(
     "pan2023/lemma-2.4.5",
     Kind.LEMMA,
-    "Vectors of root mean square norm alpha whose mean inner product with u, |u| <= beta, is "
-    "c >= alpha beta / sqrt 2 have a mean unit vector of norm at least "
-    "2 (c / (alpha beta))^2 - 1.",
+    r"Vectors of root mean square norm $\alpha$ whose mean inner product with $u$, $\|u\| \le "
+    r"\beta$, is $c \ge \alpha\beta/\sqrt{2}$ have a mean unit vector of norm at least "
+    r"$2(c/(\alpha\beta))^2 - 1$.",
     "pan2023, Lemma 2.4.5 “provides a conversion between these requirements”",
     _judge_tight,
     _unit_mean,
@@ -230,8 +231,8 @@ def _proposition(preset: str) -> Numbers:
 @claim(
     "pan2023/lemma-2.4.5-proposition",
     Kind.PROOF_STEP,
-    "For a_i >= 0, b_i > 0 with sums A of the a_i and at most B^2 of the squares of the b_i, "
-    "the sum of a_i / b_i is at least (A / B) sqrt N.",
+    r"For $a_i \ge 0$, $b_i > 0$ with $\sum_i a_i = A$ and $\sum_i b_i^2 \le B^2$, the sum of "
+    r"$a_i/b_i$ is at least $\frac{A}{B}\sqrt{N}$.",
     "pan2023, Lemma 2.4.5 (proof) “that can be easily shown through Lagrange multipliers”",
     gather=_proposition,
     code="nclab_papers.pan2023.statements.unit_means.ratio_sum_printed",
@@ -262,8 +263,8 @@ def _from_mean(preset: str) -> Numbers:
 corollary_2_4_2 = Claim(
     "pan2023/cor-2.4.2",
     Kind.COROLLARY,
-    "Vectors of root mean square norm alpha whose mean has norm c >= alpha / sqrt 2 have a "
-    "mean unit vector of norm at least 2 (c / alpha)^2 - 1.",
+    r"Vectors of root mean square norm $\alpha$ whose mean has norm $c \ge \alpha/\sqrt{2}$ have "
+    r"a mean unit vector of norm at least $2(c/\alpha)^2 - 1$.",
     "pan2023, Cor. 2.4.2 “by setting u to be the normalized mean vector”",
     with_hand_check(judge_statement),
     _from_mean,
@@ -294,9 +295,10 @@ def _opposed(preset: str) -> Numbers:
 @claim(
     "pan2023/lemma-2.4.6",
     Kind.LEMMA,
-    "If w, of norm at most beta, has inner product c <= 0 with the mean of features of root "
-    "mean square norm alpha and mean norm at least alpha - epsilon/beta, its cosine with the mean "
-    "unit feature is at most c / (alpha beta) + 4 (epsilon / (alpha beta))^(1/3).",
+    r"If $w$, of norm at most $\beta$, has inner product $c \le 0$ with the mean of features of "
+    r"root mean square norm $\alpha$ and mean norm at least $\alpha - \varepsilon/\beta$, its "
+    r"cosine with the mean unit feature is at most $\frac{c}{\alpha\beta} + "
+    r"4\left(\frac{\varepsilon}{\alpha\beta}\right)^{1/3}$.",
     "pan2023, Lemma 2.4.6 “for inter-class cosine similarity, we have the following lemma”",
     gather=_opposed,
     code="nclab_papers.pan2023.statements.unit_means.opposed_cosine_printed",

@@ -141,8 +141,8 @@ def _simplex(preset: str) -> Numbers:
 @claim(
     "pan2023/sec-2.2-nc2",
     Kind.REMARK,
-    "Inter-class cosine -1/(C-1) for every pair means that the normalised features form a "
-    "simplex equiangular tight frame.",
+    r"Inter-class cosine $-\frac{1}{C-1}$ for every pair means that the normalised features form "
+    "a simplex equiangular tight frame.",
     "pan2023, Sec. 2.2 (NC2) “the feature vectors form a Simplex ETF after normalization”",
     gather=_simplex,
     code="nclab.metrics.cosine.inter_cosine",

@@ -62,8 +62,8 @@ def _class_loss(preset: str) -> Numbers:
 class_loss = Claim(
     "pan2023/eq-2.9",
     Kind.EQUATION,
-    "The mean loss of a class is at least log(1 + (C-1) exp(-C/(C-1) w_c h_c)) with the "
-    "centred weight w_c and the mean feature h_c of the class.",
+    r"The mean loss of a class is at least $\log\left(1 + (C-1)\exp\left(-\frac{C}{C-1}w_c "
+    r"h_c\right)\right)$ with the centred weight $w_c$ and the mean feature $h_c$ of the class.",
     "pan2023, Eq. (2.9) “consider the minimum achievable average loss for a single class c”",
     with_hand_check(judge_statement),
     _class_loss,
@@ -86,8 +86,9 @@ def _log_sum(preset: str) -> Numbers:
 log_sum = Claim(
     "pan2023/eq-2.18",
     Kind.PROOF_STEP,
-    "A gap inside the logarithm comes out of it divided by C: log(a + epsilon) >= log a + "
-    "epsilon/C, where log(a + epsilon) bounds a class loss that is at most log C.",
+    r"A gap inside the logarithm comes out of it divided by $C$: $\log(a + \varepsilon) \ge \log "
+    r"a + \varepsilon/C$, where $\log(a + \varepsilon)$ bounds a class loss that is at most "
+    r"$\log C$.",
     "pan2023, Eq. (2.18) “to represent the gap introduced by each inequality in the above proof”",
     with_hand_check(judge_statement),
     _log_sum,
@@ -140,7 +141,7 @@ def _enough(least: Callable[[int, float], float], W: FloatArray, H: FloatArray) 
 @claim(
     "pan2023/proof-range",
     Kind.PROOF_STEP,
-    "The arguments of the strongly convex function lie in [-C alpha beta, C alpha beta].",
+    r"The arguments of the strongly convex function lie in $[-C\alpha\beta, C\alpha\beta]$.",
     "pan2023, Thm 2.3.1 (proof) “the second-order derivative of log(1”",
     gather=_range,
     code="nclab_papers.pan2023.statements.loss_steps.argument_range_printed",
@@ -173,8 +174,9 @@ def _third_gap(preset: str) -> Numbers:
 third_gap = Claim(
     "pan2023/proof-third-gap",
     Kind.PROOF_STEP,
-    "A gap epsilon_3 in the exponent makes the loss larger by about gamma/(1 + gamma) epsilon_3, "
-    "gamma = (C-1) exp(-C/(C-1) alpha beta), and by no less.",
+    r"A gap $\varepsilon_3$ in the exponent makes the loss larger by about "
+    r"$\frac{\gamma}{1+\gamma}\varepsilon_3$ with $\gamma = "
+    r"(C-1)\exp\left(-\frac{C}{C-1}\alpha\beta\right)$, and by no less.",
     "pan2023, Thm 2.3.1 (proof) “Thus using the fact that”",
     with_hand_check(judge_statement),
     _third_gap,
@@ -206,7 +208,7 @@ def _positive(preset: str) -> Numbers:
 @claim(
     "pan2023/proof-positive",
     Kind.PROOF_STEP,
-    "Where epsilon is small enough every class has a positive score w_c h_c.",
+    r"Where $\varepsilon$ is small enough every class has a positive score $w_c h_c$.",
     "pan2023, Thm 2.3.1 (proof) “there must be”",
     gather=_positive,
     code="nclab_papers.pan2023.statements.loss_steps.excess_for_zero",
@@ -312,8 +314,9 @@ def _split(classes: int, product: float, delta: float, share: float) -> tuple[fl
 @claim(
     "pan2023/eq-2.21",
     Kind.EQUATION,
-    "For at least (1 - 2 delta) C classes the score w_c h_c over alpha_c beta_c is at least "
-    "1 - (C-1)/(C alpha beta) (epsilon_3/delta + 2 sqrt(2 epsilon_2 (1-delta)/(lambda delta))).",
+    r"For at least $(1 - 2\delta)C$ classes the score $w_c h_c$ over $\alpha_c\beta_c$ is at "
+    r"least $1 - \frac{C-1}{C\alpha\beta}\left(\frac{\varepsilon_3}{\delta} + "
+    r"2\sqrt{2\varepsilon_2(1-\delta)/(\lambda\delta)}\right)$.",
     "pan2023, Eq. (2.21) “Thus, for at least”",
     gather=_alignment,
     code="nclab.theory.certificates.theorem_constants.thesis_bounds",
@@ -341,8 +344,8 @@ def _worst_split(preset: str) -> Numbers:
 @claim(
     "pan2023/proof-worst-split",
     Kind.PROOF_STEP,
-    "Where epsilon is small the bound on intra-class cosines is worst with all of epsilon in "
-    "epsilon_2.",
+    r"Where $\varepsilon$ is small the bound on intra-class cosines is worst with all of "
+    r"$\varepsilon$ in $\varepsilon_2$.",
     "pan2023, Thm 2.3.1 (proof) “then worst case bound when”",
     gather=_worst_split,
     code="nclab.theory.certificates.theorem_constants.thesis_bounds",
@@ -389,8 +392,8 @@ def _intra(preset: str) -> Numbers:
 intra = Claim(
     "pan2023/proof-intra",
     Kind.PROOF_STEP,
-    "A cosine of 1 - E between weight and mean feature gives the class an intra-class cosine "
-    "of at least 1 - 4 E.",
+    "A cosine of $1 - E$ between weight and mean feature gives the class an intra-class cosine "
+    "of at least $1 - 4E$.",
     "pan2023, Thm 2.3.1 (proof) “Therefore, applying lemma Lemma 2.4.5 these classes, there is”",
     with_hand_check(judge_repair),
     _intra,

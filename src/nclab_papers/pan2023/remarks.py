@@ -92,8 +92,9 @@ def least_alignment(classes: int, product: float, loss: float, few: int) -> floa
 @claim(
     "pan2023/remark-delta",
     Kind.REMARK,
-    "With delta below 1/C a bound for a share 1 - delta of the classes holds for every class, and "
-    "with delta below one pair that for a share of the pairs holds for every pair.",
+    r"With $\delta$ below $1/C$ a bound for a share $1 - \delta$ of the classes holds for every "
+    r"class, and with $\delta$ below one pair that for a share of the pairs holds for every "
+    "pair.",
     "pan2023, Thm 2.3.1 (remarks) “cosine similarity bound would hold for every class”",
     gather=_fractions,
     code="nclab.theory.certificates.certification.certify",
@@ -158,7 +159,7 @@ def _regime(preset: str) -> Numbers:
 @claim(
     "pan2023/remark-regime",
     Kind.REMARK,
-    "Outside the regime epsilon << 1 the bound is vacuous.",
+    r"Outside the regime $\varepsilon \ll 1$ the bound is vacuous.",
     "pan2023, Thm 2.3.1 (remarks) “if this assumption does not hold”",
     gather=_regime,
     code="nclab.theory.certificates.theorem_constants.curvature_printed",
@@ -206,7 +207,8 @@ def _exponent(preset: str) -> Numbers:
 @claim(
     "pan2023/remark-exponent",
     Kind.REMARK,
-    "The term e^O(alpha beta) is about exp(C/(C-1) alpha beta), close to e^(alpha beta).",
+    r"The term $e^{O(\alpha\beta)}$ is about $\exp\left(\frac{C}{C-1}\alpha\beta\right)$, close "
+    r"to $e^{\alpha\beta}$.",
     "pan2023, Thm 2.3.1 (remarks) “which is close to”",
     gather=_exponent,
     code="nclab.theory.certificates.theorem_constants.asymptotic_constants",
@@ -249,8 +251,9 @@ def _turning_point(preset: str) -> Numbers:
 @claim(
     "pan2023/remark-increasing",
     Kind.REMARK,
-    "exp(C/(C-1) alpha beta)/(alpha beta) increases once alpha beta > (C-1)/C, which is "
-    "nearly always so: the bound weakens with both norms.",
+    r"$\frac{1}{\alpha\beta}\exp\left(\frac{C}{C-1}\alpha\beta\right)$ increases once "
+    r"$\alpha\beta > \frac{C-1}{C}$, which is nearly always so: the bound weakens with both "
+    "norms.",
     "pan2023, Thm 2.3.1 (remarks) “can be viewed as an increasing term with regard to both”",
     gather=_turning_point,
     code="nclab.theory.certificates.regularised.regularised_optimum",
@@ -288,7 +291,7 @@ def _weight_decay(preset: str) -> Numbers:
 @claim(
     "pan2023/remark-weight-decay",
     Kind.REMARK,
-    "At the same loss larger weight decay means smaller alpha and beta, and so a stronger "
+    r"At the same loss larger weight decay means smaller $\alpha$ and $\beta$, and so a stronger "
     "guarantee of collapse.",
     "pan2023, Thm 2.3.1 (remarks) “larger weight decay values result in smaller”",
     gather=_weight_decay,

@@ -64,8 +64,8 @@ def _cosine_error(rows: FloatArray) -> float:
 @claim(
     "pan2023/def-1.2.1",
     Kind.DEFINITION,
-    "A simplex equiangular tight frame is the standard one, turned into d >= C dimensions and "
-    "scaled; the cosine of any two of its C vectors is -1/(C-1).",
+    r"A simplex equiangular tight frame is the standard one, turned into $d \ge C$ dimensions "
+    r"and scaled; the cosine of any two of its $C$ vectors is $-\frac{1}{C-1}$.",
     "pan2023, Def. 1.2.1 “An ETF structure is a set of vectors”",
     gather=_frames,
     code="nclab.metrics.nc2_simplex_etf.simplex_etf",
@@ -108,7 +108,7 @@ def _scale_of_batch_norm(preset: str) -> Numbers:
 @claim(
     "pan2023/sec-2.2-batch-norm",
     Kind.DEFINITION,
-    "Batch norm centres and scales every coordinate; its parameters gamma and b are the "
+    r"Batch norm centres and scales every coordinate; its parameters $\gamma$ and $b$ are the "
     "variance and the mean that the outputs shall have.",
     "pan2023, Sec. 2.2 “trainable parameters that represent the desired variance and mean”",
     gather=_scale_of_batch_norm,
@@ -161,8 +161,8 @@ def _layer(scale: torch.Tensor, *, eps: float) -> nn.BatchNorm1d:
 @claim(
     "pan2023/prop-2.2.1",
     Kind.PROPOSITION,
-    "After batch norm without bias the root mean square norm of the features is the norm of "
-    "its scale gamma.",
+    "After batch norm without bias the root mean square norm of the features is the norm of its "
+    r"scale $\gamma$.",
     "pan2023, Prop. 2.2.1 “a set of feature vectors immediately after Batch Normalization”",
     gather=_batch_norm,
     code="nclab_papers.pan2023.statements.batch_norm.batch_norm_rms_printed",
@@ -230,8 +230,9 @@ def _total_loss(preset: str) -> Numbers:
 @claim(
     "pan2023/eq-2.1",
     Kind.EQUATION,
-    "With weight decay lambda on the last layer and its batch norm, the total loss is the "
-    "cross-entropy plus lambda/2 (C beta^2 + alpha^2), alpha the root mean square feature norm.",
+    r"With weight decay $\lambda$ on the last layer and its batch norm, the total loss is the "
+    r"cross-entropy plus $\frac{\lambda}{2}(C\beta^2 + \alpha^2)$, where $\alpha$ is the root "
+    "mean square feature norm.",
     "pan2023, Eq. (2.1) “total regularized loss for the layer-peeled model without the bias terms”",
     gather=_total_loss,
     code="nclab.theory.certificates.regularised.regularised_optimum",

@@ -101,9 +101,10 @@ def _classes(preset: str) -> Numbers:
 @claim(
     "pan2023/thm-2.3.1",
     Kind.THEOREM,
-    "If the loss is within epsilon of m, at least 1 - delta of the classes have an intra-class "
-    "cosine of at least 1 - O(e^O(alpha beta)/(alpha beta) sqrt(epsilon/delta)), where "
-    "epsilon/delta is small.",
+    r"If the loss is within $\varepsilon$ of $m$, at least $1 - \delta$ of the classes have an "
+    "intra-class cosine of at least $1 - "
+    r"O\left(\frac{e^{O(\alpha\beta)}}{\alpha\beta}\sqrt{\varepsilon/\delta}\right)$, where "
+    r"$\varepsilon/\delta$ is small.",
     "pan2023, Thm 2.3.1 “fraction of all classes”",
     gather=_classes,
     code="nclab.theory.certificates.certification.certify",
@@ -177,8 +178,8 @@ def _minimum(preset: str) -> Numbers:
 @claim(
     "pan2023/thm-2.3.1-minimum",
     Kind.THEOREM,
-    "m = log(1 + (C-1) exp(-C/(C-1) alpha beta)) is the smallest loss of any weights and "
-    "features with these norms.",
+    r"$m = \log\left(1 + (C-1)\exp\left(-\frac{C}{C-1}\alpha\beta\right)\right)$ is the smallest "
+    "loss of any weights and features with these norms.",
     "pan2023, Thm 2.3.1 “is the minimum achievable loss for any set of weight and feature”",
     gather=_minimum,
     code="nclab_papers.pan2023.statements.loss_steps.minimal_loss",
