@@ -30,12 +30,12 @@ def train(folder: Path, *, steps: int, every: int) -> None:
     with open_run(folder, kind="demo", config={"steps": steps}, seed=0) as run:
         if run.finished:
             return
-        found = run.resume_latest()
+        checkpoint = run.resume_latest()
         generator = torch.Generator().manual_seed(0)
         weight, start = torch.zeros(4, 4), 0
-        if found is not None:
-            weight, start = found.tensors["weight"], found.step
-            generator.set_state(found.tensors["generator"])
+        if checkpoint is not None:
+            weight, start = checkpoint.tensors["weight"], checkpoint.step
+            generator.set_state(checkpoint.tensors["generator"])
         for step in range(start + 1, steps + 1):
             weight = 0.9 * weight + torch.randn(4, 4, generator=generator)
             run.append({"kind": "measurement", "step": step, "weight": weight})
@@ -125,8 +125,8 @@ def kill_everywhere(
             return countdown - 1
         assert status == 9, f"{countdown}: {status}"
         work(folder)
-        found = content(folder)
-        assert found == wanted, f"{countdown}: {sorted(found)}"
+        files = content(folder)
+        assert files == wanted, f"{countdown}: {sorted(files)}"
         shutil.rmtree(folder)
     raise AssertionError("the writer never ends")
 

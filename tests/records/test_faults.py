@@ -32,11 +32,13 @@ def make_old(folder: Path, version: int = 1) -> bytes:
     content = path.read_bytes()
     bodies = [strip_checksum(line) for line in content.split(b"\n")[:-1]]
     bodies[0] = b'{"kind":"start","schema":%d}' % version
-    sealed = [add_checksum(body, number) for number, body in enumerate(bodies, start=1)]
-    path.write_bytes(b"".join(sealed if version > 1 else [body + b"\n" for body in bodies]))
-    told = json.loads(manifest.read_bytes()) | {"schema": version}
-    del told["identity"], told["check"]
-    manifest.write_bytes(dump_checked_json(told) if version > 1 else json.dumps(told).encode())
+    checked = [add_checksum(body, number) for number, body in enumerate(bodies, start=1)]
+    path.write_bytes(b"".join(checked if version > 1 else [body + b"\n" for body in bodies]))
+    entries = json.loads(manifest.read_bytes()) | {"schema": version}
+    del entries["identity"], entries["check"]
+    manifest.write_bytes(
+        dump_checked_json(entries) if version > 1 else json.dumps(entries).encode()
+    )
     state = json.loads((folder / "state.json").read_bytes())
     state.pop("journal_length", None)
     (folder / "state.json").write_text(json.dumps(state))

@@ -153,7 +153,7 @@ def describe_all(runs: Mapping[str, RunFollower]) -> list[dict[str, Any]]:
     return sorted(metrics, key=lambda metric: rank.get(metric["name"], len(rank)))
 
 
-def curves(runs: Mapping[str, RunFollower], *, points: int = POINTS) -> dict[str, dict[str, Any]]:
+def curves(runs: Mapping[str, RunFollower]) -> dict[str, dict[str, Any]]:
     """Return all curves of the last layers by metric; shared axes are stored once.
 
     `at` lists the values on the axes; every curve refers to entries of this list.
@@ -163,7 +163,7 @@ def curves(runs: Mapping[str, RunFollower], *, points: int = POINTS) -> dict[str
         last = ("", *run.last_layers())
         shown = run.axes()
         for columns in run.columns.values():
-            axes, values = columns.table(points)
+            axes, values = columns.table(POINTS)
             at = {name: round_values(axes[name], 9) for name in shown if columns.has(name)}
             for (layer, metric), y in values.items():
                 if layer not in last or not any(value is not None for value in y):

@@ -15,14 +15,7 @@ from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.read import lost_lines
 from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, TRAIN, State, split_of
 from nclab.records.state import progress_of, read_state, state_of
-from nclab.report.columns import (
-    AXES,
-    LIMIT,
-    Columns,
-    Key,
-    curve_title,
-    evenly,
-)
+from nclab.report.columns import AXES, Columns, Key, curve_title, evenly
 from nclab.text import is_number
 
 MAX_FRAMES = 60
@@ -39,14 +32,13 @@ _HEAD_BYTES = 400
 class RunFollower:
     """Follows one run; every `refresh` reads what was added to its journal since."""
 
-    def __init__(self, folder: Path, *, root: Path, limit: int = LIMIT) -> None:
+    def __init__(self, folder: Path, *, root: Path) -> None:
         self.folder = folder
         self._root = root
         self.manifest: Manifest = read_manifest(folder, root=root)
         self.name = self.manifest.name
         self.path = folder.relative_to(root).as_posix()
         """Path of the run in the folder of runs; `.` for that folder itself."""
-        self._limit = limit
         self._reader = JournalReader(folder, root=root)
         self._size = -1
         self._state_problem: str | None = None
@@ -100,7 +92,7 @@ class RunFollower:
             self._extend(kind, lines, is_first)
 
     def _extend(self, name: str, lines: list[bytes], is_first: bool) -> None:
-        self.columns.setdefault(name, Columns(self._limit)).extend(lines, is_first=is_first)
+        self.columns.setdefault(name, Columns()).extend(lines, is_first=is_first)
 
     @property
     def problem(self) -> str | None:
