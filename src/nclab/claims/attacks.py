@@ -128,6 +128,13 @@ def change_where(key: str, column: str, value: Any, **match: Any) -> Change:
     return change_rows(key, change)
 
 
+def scaled(key: str, *columns: str) -> Callable[[float], Change]:
+    """Return a function from a factor to a change that multiplies some columns by it."""
+    return lambda factor: change_rows(
+        key, lambda row: {column: factor * row[column] for column in columns}
+    )
+
+
 def exchange(key: str, column: str, names: Mapping[Any, Any]) -> Change:
     """Return a change that renames the arms in every other seed, so that no effect remains.
 

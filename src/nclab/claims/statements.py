@@ -84,9 +84,16 @@ def judge_repair(numbers: Numbers, *, enough: int = ENOUGH) -> Finding:
     return Finding(Verdict.CORRECTED, evidence, numbers)
 
 
-def holds_if(condition: bool, evidence: str, numbers: Numbers) -> Finding:
-    """Return a finding that holds if the condition is true and is refuted otherwise."""
-    return Finding(Verdict.HOLDS if condition else Verdict.REFUTED, evidence, numbers)
+def holds_if(
+    condition: bool, evidence: str, numbers: Numbers, *, corrected: bool = False
+) -> Finding:
+    """Return a finding that holds if the condition is true and is refuted otherwise.
+
+    Args:
+        corrected: the statement holds with a correction if the condition is false.
+    """
+    otherwise = Verdict.CORRECTED if corrected else Verdict.REFUTED
+    return Finding(Verdict.HOLDS if condition else otherwise, evidence, numbers)
 
 
 def describe_tally(numbers: Numbers) -> str:

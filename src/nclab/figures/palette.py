@@ -29,6 +29,10 @@ class Colours(NamedTuple):
         return self.lines[index % len(self.lines)]
 
 
+def _evenly_spaced(*colours: str) -> tuple[tuple[float, str], ...]:
+    return tuple((index / (len(colours) - 1), colour) for index, colour in enumerate(colours))
+
+
 LIGHT = Colours(
     lines=("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
     ink="#1F2328",
@@ -36,13 +40,7 @@ LIGHT = Colours(
     grid="#E4E7EB",
     background="#FFFFFF",
     ramp=((0.0, "#F7FBFF"), (0.35, "#9ECAE1"), (0.7, "#2F7FBC"), (1.0, "#08306B")),
-    diverging=(
-        (0.0, "#2166AC"),
-        (0.25, "#92C5DE"),
-        (0.5, "#F7F7F7"),
-        (0.75, "#F4A582"),
-        (1.0, "#B2182B"),
-    ),
+    diverging=_evenly_spaced("#2166AC", "#92C5DE", "#F7F7F7", "#F4A582", "#B2182B"),
 )
 """Colours on a light background; the lines have the colours of Okabe and Ito."""
 DARK = Colours(
@@ -52,12 +50,6 @@ DARK = Colours(
     grid="#2D333B",
     background="#14181D",
     ramp=((0.0, "#12202E"), (0.35, "#1F5B8C"), (0.7, "#5FAEDD"), (1.0, "#E3F3FF")),
-    diverging=(
-        (0.0, "#6CB6F0"),
-        (0.25, "#2B6EA6"),
-        (0.5, "#20262D"),
-        (0.75, "#A8523A"),
-        (1.0, "#FF9B7A"),
-    ),
+    diverging=_evenly_spaced("#6CB6F0", "#2B6EA6", "#20262D", "#A8523A", "#FF9B7A"),
 )
 """Colours on a dark background: lighter versions of the colours of `LIGHT`."""

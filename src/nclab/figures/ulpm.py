@@ -39,6 +39,7 @@ ESCAPE_RUNS = {
     "settled": "… then normalised descent",
 }
 """Labels of the runs that start at Example 3.1 of ji2022."""
+TOO_SHORT = "Expected samples with t > e and a {}, got none. Run for longer."
 _ESCAPE_STYLES: tuple[tuple[int, Style], ...] = (
     (BLACK, "solid"),
     (3, "dashed"),
@@ -71,7 +72,10 @@ def quantities_picture(samples: Samples, *, title: str = "", name: str = "quanti
             style: Style = "dashed" if colour else "solid"
             label = ", ".join(words)
             series.append(Series(label, finite(x), finite(y), colour=colour, style=style))
-        series.append(_claimed_rate(*curves[0]))
+        log_times, values = curves[0]
+        late = log_times[log_times >= log_times[-1] ** (1 / 2)]
+        rate = finite(values[-1] * log_times[-1] / late)  # ji2022, Thm 3.1: O(1/log t)
+        series.append(Series("1/log t", finite(late), rate, colour=BLACK, style="dotted"))
         y_label = "quantity" if index == 0 else ""
         panels.append(Panel(heading, "", y_label, tuple(series), "loglog", "log"))
     caption = (
@@ -98,17 +102,8 @@ def _curve(samples: Samples, metric: str) -> Array:
     pairs = [(row["log_time"], row[metric]) for row in samples]
     kept = [(x, y) for x, y in pairs if x is not None and y is not None and x > 1 and y > 0]
     if not kept:
-        raise NclabError(
-            f"Expected samples with t > e and a positive {metric}, got none. Run for longer."
-        )
+        raise NclabError(TOO_SHORT.format(f"positive {metric}"))
     return np.array(kept, dtype=np.float64).T
-
-
-def _claimed_rate(log_times: Array, values: Array) -> Series:
-    """Return the rate O(1/log t) of ji2022, Thm 3.1, through the end of a curve."""
-    x = log_times[log_times >= log_times[-1] ** (1 / 2)]
-    rate = values[-1] * log_times[-1] / x
-    return Series("1/log t", finite(x), finite(rate), colour=BLACK, style="dotted")
 
 
 def margins_picture(samples: Samples, *, title: str = "", name: str = "margins") -> Picture:
@@ -127,9 +122,7 @@ def margins_picture(samples: Samples, *, title: str = "", name: str = "margins")
         if row["log_time"] is not None and row["log_time"] > 1 and row["kkt_epsilon"] is not None
     ]
     if not kept:
-        raise NclabError(
-            "Expected samples with t > e and a positive margin, got none. Run for longer."
-        )
+        raise NclabError(TOO_SHORT.format("positive margin"))
     columns = {key: np.array([row[key] for row in kept], dtype=np.float64) for key in kept[0]}
     time = finite(columns["log_time"])
 

@@ -4,13 +4,12 @@ import math
 
 from nclab.claims.attacks import (
     Attacks,
-    Change,
     Numbers,
-    change_rows,
     change_where,
     exchange,
     opposite,
     put,
+    scaled,
     swap,
     unchanged,
     weakened,
@@ -18,7 +17,7 @@ from nclab.claims.attacks import (
 from nclab_papers.shared.rows import ideal_study, seed_noise
 
 RATIOS, DECAYS = (1, 3, 10, 30, 100), (1e-3, 1e-2)
-DISTANCES = ("from_etf", "from_seli", "from_target")
+SCALED_DISTANCES = scaled("networks", "from_etf", "from_seli", "from_target")
 
 
 def imbalance() -> Numbers:
@@ -41,16 +40,6 @@ def imbalance() -> Numbers:
         for decay in DECAYS
     ]
     return ideal_study(rows, imbalances=list(RATIOS), weight_decays=list(DECAYS))
-
-
-def scaled_distances(factor: float) -> Change:
-    """Return a change that multiplies the distances to all targets."""
-    return change_rows("networks", lambda row: {name: factor * row[name] for name in DISTANCES})
-
-
-def scaled_cosines(factor: float) -> Change:
-    """Return a change that multiplies the cosines between minority classifiers."""
-    return change_rows("networks", lambda row: {"minority": factor * row["minority"]})
 
 
 ATTACKS = Attacks(
@@ -76,8 +65,8 @@ ATTACKS = Attacks(
         "findings/imbalance-tail-angles": "an equivalence with the target at each weight decay"
     },
     wrong_code={
-        "fang2021/minority-networks": (unchanged, weakened(scaled_cosines)),
-        "findings/imbalance-target": (unchanged, weakened(scaled_distances)),
+        "fang2021/minority-networks": (unchanged, weakened(scaled("networks", "minority"))),
+        "findings/imbalance-target": (unchanged, weakened(SCALED_DISTANCES)),
     },
     no_code={
         "findings/imbalance-tail-angles": "a difference that may have either sign",

@@ -13,13 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize
+from scipy.optimize import brentq
 from torch import Tensor
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
@@ -49,9 +47,7 @@ from nclab_papers.shared.rows import (
     plain,
     slopes,
 )
-from nclab_papers.shared.study import numbers_of, trained
-
-Array = NDArray[np.float64]
+from nclab_papers.shared.study import band, if_drawn, minimise_freely, train_and_measure
 
 CLASSES = 10
 LARGE = 10
@@ -163,8 +159,7 @@ def run(
             large, small = config.counts(imbalance)
             setting: Row = {"imbalance": imbalance, "ratio": rounded(large / small)}
             fleets.append((setting, fleet(config, imbalance, seed)))
-    rows = trained(fleets, config.networks, measure, out=out, engine=engine)
-    return numbers_of(config, seeds, rows)
+    return train_and_measure(config, fleets, measure, seeds=seeds, out=out, engine=engine)
 
 
 def tables(numbers: Numbers) -> list[Table]:
@@ -182,21 +177,26 @@ def tables(numbers: Numbers) -> list[Table]:
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return cosines and distances against the imbalance."""
     rows = as_rows(numbers)
+
+    def line(
+        rows: Sequence[Row], name: str, label: str, colour: int, style: Style = "solid"
+    ) -> Series:
+        mean = band(rows, plain(name), "ratio", ("weight_decay",), label, colour)
+        return mean._replace(low=None, high=None, style=style)
+
     styles: tuple[tuple[str, str, Style], ...] = (
         ("minority", "{:g}", "solid"),
         ("target_minority", "", "dashed"),
     )
     angles = tuple(
-        _mean_line(having(rows, weight_decay=decay), name, label.format(decay), colour, style)
+        line(having(rows, weight_decay=decay), name, label.format(decay), colour, style)
         for colour, decay in enumerate(numbers["config"]["weight_decays"])
         for name, label, style in styles
     )
     distances = tuple(
-        _mean_line(rows, name, COLUMNS[name], colour)
+        line(rows, name, COLUMNS[name], colour)
         for colour, name in enumerate(("from_etf", "from_seli", "from_target"))
     )
-    if not any(line.x for line in (*angles, *distances)):
-        return []
     titles = ("Cosine between minority classifiers", "Distance of the classifier's Gram matrix")
     panels = (
         Panel(titles[0], "imbalance R", "cosine", angles, x_scale="log"),
@@ -208,21 +208,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
         "norms (dashed). Right: mean over all weight decays."
     )
     title = "Imbalanced classes: minority classifiers and their targets"
-    return [Picture("fang2021_imbalance", title, panels, 2, caption)]
-
-
-def _mean_line(
-    rows: Sequence[Row], name: str, label: str, colour: int, style: Style = "solid"
-) -> Series:
-    """Return a line against the imbalance, averaged over weight decays and then over seeds."""
-    x, y = [], []
-    for ratio in sorted({float(row["ratio"]) for row in rows}):
-        cells = by_cell(having(rows, ratio=ratio), plain(name), "weight_decay")
-        means = list(averaged(cells).values())
-        if means:
-            x.append(ratio)
-            y.append(fmean(means))
-    return Series(label, x, y, colour=colour, style=style, marker="filled")
+    return if_drawn(Picture("fang2021_imbalance", title, panels, 2, caption))
 
 
 def mean_by_seed(numbers: Numbers, value: Callable[[Row], float], **match: Any) -> dict[int, float]:
@@ -326,18 +312,11 @@ def minority_cosine_at(large: int, small: int, size: float, ratio: float) -> flo
     labels = torch.arange(C)
     bound = C * size  # on |W| |H|; both norms stay at its root
 
-    def function(x: Array) -> tuple[float, Array]:
-        theta = torch.tensor(x, requires_grad=True)
-        W, H = theta.view(2, C, C)
+    def loss(W: Tensor, H: Tensor) -> Tensor:
         logits = bound * (W / W.norm()) @ (H / H.norm())
-        loss = weight @ torch.nn.functional.cross_entropy(logits.T, labels, reduction="none")
-        (gradient,) = torch.autograd.grad(loss, theta)
-        return float(loss.detach()), gradient.numpy()
+        return weight @ torch.nn.functional.cross_entropy(logits.T, labels, reduction="none")
 
-    start = np.random.default_rng(0).standard_normal(2 * C * C)
-    options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-12, "maxcor": 40}
-    end = minimize(function, start, jac=True, method="L-BFGS-B", options=options).x
-    rows = end[: C * C].reshape(C, C)[large:]
+    rows = minimise_freely(loss, C)[0][large:]
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return float((units.sum(0) @ units.sum(0) - small) / (small * (small - 1)))
 

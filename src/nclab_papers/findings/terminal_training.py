@@ -149,7 +149,7 @@ class VGGTraining:
 
     def train_epoch(self) -> dict[str, float]:
         """Train one epoch; return loss, accuracy and learning rate of its batches."""
-        return self._solo.train_epoch()._asdict()
+        return self._solo.train_epoch()
 
     def model(self) -> nn.Module:
         """Return the network, which stays in evaluation mode until the next epoch."""

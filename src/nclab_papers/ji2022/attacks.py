@@ -6,20 +6,23 @@ from dataclasses import asdict
 from functools import reduce
 from typing import Any
 
-from nclab.claims.attacks import Attacks, Case, Change, Numbers, changed, put, reverse, unchanged
+from nclab.claims.attacks import (
+    Attacks,
+    Case,
+    Change,
+    Numbers,
+    change_rows,
+    changed,
+    put,
+    reverse,
+    unchanged,
+)
 from nclab.claims.claim import Claim
+from nclab.ulpm.trajectory import QUANTITIES
 from nclab_papers.ji2022.fig2 import steps_to_level
 from nclab_papers.ji2022.fig3 import PRESETS
 
 SEEDS = range(8)
-QUANTITIES = (
-    "nc2_norm_variation_means",
-    "nc2_norm_variation_weights",
-    "nc1_within_variation",
-    "nc2_equiangularity_means",
-    "nc2_equiangularity_weights",
-    "nc3_self_duality",
-)
 EPOCHS = (0, 1, 3, 10, 30, 100, 140, 200, 260, 300, 400, 500)
 
 
@@ -107,11 +110,6 @@ def reversed_training(numbers: Numbers) -> Numbers:
     return {**numbers, "rows": sorted(rows, key=lambda row: (row["seed"], row["epoch"]))}
 
 
-def printed_as_measured(numbers: Numbers) -> Numbers:
-    """Return numbers in which the printed form of Eq. (9) equals the measured value."""
-    return {"rows": [{**row, "printed": row["measured"]} for row in numbers["rows"]]}
-
-
 def judged_against(change: Callable[[Any], Any]) -> tuple[Case, Case]:
     """Return the ideal numbers and the changed ones as cases for wrong code."""
     return unchanged, changed(change)
@@ -190,7 +188,7 @@ SPOILED: dict[str, Change] = {
     "ji2022/sec-5.2-max": put("rows.*.error", 0.05),
     "ji2022/sec-5.2-convex": put("rows.0.lowest", 0.1),
     "ji2022/sec-5.2-decay": put("scale_invariant", 0.1),
-    "ji2022/eq-9": printed_as_measured,
+    "ji2022/eq-9": change_rows("rows", lambda row: {"printed": row["measured"]}),
     "ji2022/fig-3a": put("rows.*.nc2_norm_variation_weights", 0.5),
     "ji2022/fig-3b": put("rows.*.nc1_within_variation", 0.5),
     "ji2022/fig-3c": put("rows.*.nc2_equiangularity_means", 0.5),

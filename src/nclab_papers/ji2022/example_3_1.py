@@ -22,7 +22,7 @@ def example_multipliers() -> Array:
     return 0.5 * np.block([[zeros, ones], [ones, zeros]])
 
 
-def gradient_coefficient(scale: float) -> float:
+def gradient_coefficient(scale: float, *, printed: bool = False) -> float:
     r"""Return the factor c for which the gradient at the point is -c times the point.
 
     $$\frac{2+2e^{-2c^2}}{2+e^{-2c^2}+e^{2c^2}}$$
@@ -30,26 +30,15 @@ def gradient_coefficient(scale: float) -> float:
     Source: ji2022, Eq. (9) (with a corrected denominator)
     Range: (0, 1].
 
-    >>> round(gradient_coefficient(1.0), 7)
-    0.2384058
+    Args:
+        printed: use the denominator of the paper, in which both exponentials have a factor 2.
+
+    >>> round(gradient_coefficient(1.0), 7), round(gradient_coefficient(1.0, printed=True), 7)
+    (0.2384058, 0.1331867)
     """
     e = math.exp(-2 * scale**2)
-    return (2 + 2 * e) * e / (2 * e + e**2 + 1)
-
-
-def printed_gradient_coefficient(scale: float) -> float:
-    r"""Return the same factor as printed in the paper; its denominator has two extra factors 2.
-
-    $$\frac{2+2e^{-2c^2}}{2+2e^{-2c^2}+2e^{2c^2}}$$
-
-    Source: ji2022, Eq. (9)
-    Range: (0, 2/3].
-
-    >>> round(printed_gradient_coefficient(1.0), 7)
-    0.1331867
-    """
-    e = math.exp(-2 * scale**2)
-    return (2 + 2 * e) * e / (2 * e + 2 * e**2 + 2)
+    factor = 2 if printed else 1
+    return (2 + 2 * e) * e / (2 * e + factor * e**2 + factor)
 
 
 def family_point(scale: float, beta: float) -> Array:

@@ -10,9 +10,11 @@ how fast the curves fall in the end; these results are findings of ours.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -43,6 +45,8 @@ from nclab.ulpm.problem import Problem, Reduction
 from nclab.ulpm.trajectory import slope
 
 WITHIN = "nc1_within_variation"
+Curves = dict[str, dict[int, float]]
+"""One number for each curve and seed."""
 QUANTITIES = {
     "nc2_norm_variation_means": "(1) norms of means",
     "nc2_norm_variation_weights": "(1) norms of classifiers",
@@ -209,8 +213,8 @@ def _curve_from(first: int, start: Mapping[str, Any], name: str) -> tuple[list[f
     steps = start["descent"]["step"]
     if not any(first <= step < 10 * first for step in steps):
         raise ValueError(f"Expected curves from step {first} on, got curves from {steps[:1]}")
-    kept = [index for index, step in enumerate(steps) if step >= first]
-    return [steps[k] for k in kept], [start["descent"][name][k] for k in kept]
+    begin = bisect_left(steps, first)
+    return steps[begin:], start["descent"][name][begin:]
 
 
 def flow_slope(seed_numbers: Mapping[str, Any], name: str) -> float:
@@ -266,20 +270,18 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
 def _reductions(preset: str) -> Numbers:
     """Run plain descent at rate 5 on the summed and on the mean loss, from several starts."""
     reductions: tuple[Reduction, ...] = ("sum", "mean")
-    numbers: dict[str, Any] = {}
-    for reduction in reductions:
-        problem, rows = Config().problem(reduction), []
-        for scale in SCALES:
-            run = descend(problem, problem.initial(scale=scale), steps=1000, rate=RATE)
-            rows.append(
-                {
-                    "scale": scale,
-                    "outcome": run.outcome.value,
-                    "steps": run.last.step,
-                    "normalised_margin": run.last.normalised_margin,
-                }
-            )
-        numbers[reduction] = rows
+    numbers: dict[str, Any] = {reduction: [] for reduction in reductions}
+    for reduction, scale in product(reductions, SCALES):
+        problem = Config().problem(reduction)
+        run = descend(problem, problem.initial(scale=scale), steps=1000, rate=RATE)
+        numbers[reduction].append(
+            {
+                "scale": scale,
+                "outcome": run.outcome.value,
+                "steps": run.last.step,
+                "normalised_margin": run.last.normalised_margin,
+            }
+        )
     return numbers
 
 
@@ -324,12 +326,12 @@ def _by_choice(
     numbers: Numbers,
     names: Sequence[str],
     measure: Callable[[Mapping[str, Any], str, int], float],
-) -> dict[str, dict[str, dict[int, float]]]:
+) -> dict[str, Curves]:
     """Measure curves of plain descent; return the values by choice, curve and seed.
 
     A choice is a size of the start and a window. The paper states neither.
     """
-    choices: dict[str, dict[str, dict[int, float]]] = {}
+    choices: dict[str, Curves] = {}
     for seed in numbers["per_seed"]:
         for first in WINDOWS:
             for start in seed["starts"]:
@@ -340,9 +342,26 @@ def _by_choice(
     return choices
 
 
-def _judge_all_choices(choices: Mapping[str, Sequence[Part]]) -> Finding:
-    """Judge every choice, and list the verdicts by window."""
-    finding = judge_choices(choices, margin=0.0)
+def _judge_all_choices(
+    choices: Mapping[str, Curves], condition: str, distance: Callable[[float], float]
+) -> Finding:
+    """Judge every choice, and list the verdicts by window.
+
+    Args:
+        condition: text after the name of a curve.
+        distance: how far a value is on the claimed side of its bound.
+    """
+    parts = {
+        choice: [
+            Part(
+                f"{QUANTITIES[name]}{condition}",
+                {seed: distance(value) for seed, value in values.items()},
+            )
+            for name, values in curves.items()
+        ]
+        for choice, curves in choices.items()
+    }
+    finding = judge_choices(parts, margin=0.0)
     verdicts: dict[str, dict[str, list[str]]] = {}
     for choice, verdict in finding.numbers["choices"].items():
         start, _, window = choice.partition(" from ")
@@ -365,17 +384,7 @@ def _figure_rates(numbers: Numbers, *, names: Sequence[str]) -> Finding:
     O(1/log t) is an upper bound, so a curve that falls faster also agrees with the claim.
     """
     slopes, bound = _by_choice(numbers, names, figure_slope), -1 + NEAR
-    choices = {
-        choice: [
-            Part(
-                f"{QUANTITIES[name]} below {bound:g}",
-                {seed: bound - value for seed, value in curves[name].items()},
-            )
-            for name in names
-        ]
-        for choice, curves in slopes.items()
-    }
-    finding = _judge_all_choices(choices)
+    finding = _judge_all_choices(slopes, f" below {bound:g}", lambda value: bound - value)
     evidence = (
         f"mean slopes over seeds, smallest and largest over starts: {_ranges(slopes, names)}. The "
         f"claim needs slopes below {bound:g} for every start and window, as the paper states "
@@ -524,17 +533,7 @@ def sec_5_3_slow(numbers: Numbers) -> Finding:
     The claim is about speed only: a curve that stalls is slow. The panels judge whether it falls.
     """
     powers = _by_choice(numbers, list(QUANTITIES), power)
-    choices = {
-        choice: [
-            Part(
-                f"{QUANTITIES[name]}: power of t above {-SLOW:g}",
-                {seed: SLOW + value for seed, value in values.items()},
-            )
-            for name, values in curves.items()
-        ]
-        for choice, curves in powers.items()
-    }
-    return _judge_all_choices(choices)
+    return _judge_all_choices(powers, f": power of t above {-SLOW:g}", lambda value: SLOW + value)
 
 
 def _own_finding(id: str, text: str, *, code: str = "", figure: str) -> Callable[[Judge], Claim]:

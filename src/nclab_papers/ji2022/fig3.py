@@ -11,7 +11,6 @@ names the variant of its networks, and stays open for another variant than the p
 """
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,18 +22,16 @@ from nclab.claims.claim import Claim, Finding, Judge, Kind, Numbers, Verdict, cl
 from nclab.claims.judging import Part, Share, judge_effects, judge_shares
 from nclab.claims.tables import Column, Table, list_rows
 from nclab.engine import LOCAL, Engine
-from nclab.errors import NclabError, NclabWarning
+from nclab.errors import NclabError
 from nclab.figures.picture import Panel, Picture, Reference, Series
-from nclab.training.data import fashion_mnist
+from nclab.ulpm.trajectory import QUANTITIES
 from nclab_papers.ji2022.vgg_training import (
-    KIND,
     Config,
-    PlannedRun,
     Rows,
     by_seed,
-    is_finished,
+    plan_runs,
     read_rows,
-    train_runs,
+    train_missing,
 )
 
 QUICK = Config()
@@ -57,11 +54,8 @@ PRESETS = {
 follows the loss. "paper" and "published" have the paper's size; "published" has the layers of
 VGG-13's publication."""
 
-NORMS = ("nc2_norm_variation_means", "nc2_norm_variation_weights")
-WITHIN = "nc1_within_variation"
-COSINES = ("nc2_equiangularity_means", "nc2_equiangularity_weights")
-DUALITY = "nc3_self_duality"
-QUANTITIES = (*NORMS, WITHIN, *COSINES, DUALITY)
+NORMS, COSINES = QUANTITIES[:2], QUANTITIES[3:5]
+WITHIN, DUALITY = QUANTITIES[2], QUANTITIES[5]
 COLUMNS = ("(a) M", "(a) W", "(b)", "(c) M", "(c) W", "(d)")
 """Short names of the quantities; M stands for class means, W for classifiers."""
 PANELS = (
@@ -101,30 +95,14 @@ def run(
 
     Finished runs below `out` are reused; stopped runs continue.
     """
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise NclabError(f"Expected different seeds, at least one; got {list(seeds)}.")
-    folders = {seed: out / KIND / config.run_name(seed) for seed in seeds}
-    missing = [
-        PlannedRun(f"seed {seed}", folder, config, seed)
-        for seed, folder in folders.items()
-        if not is_finished(folder)
-    ]
-    if missing:
-        fashion_mnist.load()  # raises one clear error before any process starts
-        if config.device == "auto" and config.torch_device == "cpu":
-            warnings.warn(
-                "No GPU found: at full width this takes weeks on a CPU. It can be stopped and "
-                "started again; preset quick takes minutes.",
-                NclabWarning,
-                stacklevel=2,
-            )
-        train_runs(missing, engine=engine)
+    runs = plan_runs(config, seeds, out)
+    train_missing(runs, engine=engine)
     return {
         "config": asdict(config),
         "size": f"{config.images} images, width {config.width:g}, {config.epochs} epochs",
         "seeds": list(seeds),
-        "runs": [str(folder.relative_to(out)) for folder in folders.values()],
-        "rows": [row for folder in folders.values() for row in read_rows(folder)],
+        "runs": [str(run.folder.relative_to(out)) for run in runs],
+        "rows": [row for run in runs for row in read_rows(run.folder)],
     }
 
 
@@ -153,7 +131,7 @@ def _title(numbers: Mapping[str, Any]) -> str:
 
 def is_plain(config: Mapping[str, Any]) -> bool:
     """Return whether the learning rate is constant and gradients are not clipped."""
-    return Config(clip=config["clip"], power=config["power"]).variant == "plain"
+    return config["clip"] is None and config["power"] == 0
 
 
 def panels(rows: Rows, *, title: str, name: str = "ji2022_fig3") -> Picture:
@@ -281,13 +259,13 @@ def fig_3d(numbers: Numbers) -> Finding:
 def sec_4_realistic(numbers: Numbers) -> Finding:
     def small_or_falling(seeds: Seeds) -> Finding:
         parts = []
-        for name, column in zip(QUANTITIES, COLUMNS, strict=True):
+        for name, heading in zip(QUANTITIES, COLUMNS, strict=True):
             curves = {seed: [row[name] for row in rows] for seed, rows in seeds.items()}
             happened = {
                 seed: net_fall(values) > NET_FALL or max(values) < SMALL
                 for seed, values in curves.items()
             }
-            parts.append(Share(f"{column} decreases or stays below {SMALL:g}", happened))
+            parts.append(Share(f"{heading} decreases or stays below {SMALL:g}", happened))
         return judge_shares(parts)
 
     return _at_paper_size(numbers, small_or_falling)

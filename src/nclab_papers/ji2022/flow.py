@@ -103,6 +103,19 @@ def _largest_by_time(numbers: Numbers, name: str) -> list[float]:
     ]
 
 
+def _if_loss_is_small(right: bool, evidence: str, numbers: Numbers) -> Finding:
+    """Judge a statement on the flows; it stays open if a loss is not below log 2 at log t = 10."""
+    first = _largest_by_time(numbers, "log_loss")[0]
+    evidence = (
+        f"{numbers['runs']} flows, all with a loss below log 2 at log t = 10 (log loss "
+        f"{number(first)}). {evidence}"
+    )
+    if not first < LOG_LOG_2:
+        evidence = f"the loss of a flow is not below log 2 at log t = 10: {evidence}"
+        return Finding(Verdict.OPEN, evidence, numbers)
+    return holds_if(right, evidence, numbers)
+
+
 def _at_decades(series: Sequence[float]) -> str:
     """Write the values at log t = 10, 100 and 1000."""
     return ", ".join(number(series[LOG_TIMES.index(time)]) for time in (10.0, 100.0, 1000.0))
@@ -121,28 +134,24 @@ def _at_decades(series: Sequence[float]) -> str:
 def thm_3_1(numbers: Numbers) -> Finding:
     """Require the hypothesis, and residuals that fall below `NEAR` like powers of log t."""
     epsilon, delta = _largest_by_time(numbers, "epsilon"), _largest_by_time(numbers, "delta")
-    first, stuck = _largest_by_time(numbers, "log_loss")[0], numbers["stuck"]
+    stuck = numbers["stuck"]
     powers = {
         name: slope(LOG_TIMES[2:], series[2:]) if min(series) > 0 else math.nan
         for name, series in (("epsilon", epsilon), ("delta", delta))
     }
     evidence = (
-        f"{numbers['runs']} flows, all with a loss below log 2 at log t = 10 (log loss "
-        f"{number(first)}). At log t = 10, 100, 1000 they are (epsilon, delta)-KKT points with "
+        f"At log t = 10, 100, 1000 they are (epsilon, delta)-KKT points with "
         f"epsilon at most {_at_decades(epsilon)} and delta at most {_at_decades(delta)}, which "
         f"fall like powers {number(powers['epsilon'])} and {number(powers['delta'])} of log t. "
         f"From Example 3.1 the limit is also a KKT point (epsilon {number(stuck['epsilon'])}), "
         f"with normalised margin {stuck['normalised_margin']:.4f}"
     )
-    if not first < LOG_LOG_2:
-        evidence = f"the loss of a flow is not below log 2 at log t = 10: {evidence}"
-        return Finding(Verdict.OPEN, evidence, numbers)
     near = 0 <= epsilon[-1] <= NEAR and 0 <= delta[-1] <= NEAR
     vanishing = powers["epsilon"] <= -0.25 and powers["delta"] <= -0.25
     consistent = numbers["recomputed"] <= 1e-6
     second_limit = 0 <= stuck["epsilon"] <= 1e-6 and abs(stuck["normalised_margin"] - 0.75) <= 1e-6
     right = near and vanishing and consistent and second_limit
-    return holds_if(right, evidence, numbers)
+    return _if_loss_is_small(right, evidence, numbers)
 
 
 def _approximate(preset: str) -> Numbers:
@@ -225,20 +234,15 @@ def lemma_3_3(numbers: Numbers) -> Finding:
         min(float(row["margin"]) for row in numbers["rows"] if row["log_time"] == time)
         for time in LOG_TIMES
     ]
-    first = _largest_by_time(numbers, "log_loss")[0]
     evidence = (
-        f"{numbers['runs']} flows, all with a loss below log 2 at log t = 10 (log loss "
-        f"{number(first)}). At log t = 10, 100, 1000: 1 - beta at most {_at_decades(gaps)}, margin "
-        f"at least {_at_decades(margins)}"
+        f"At log t = 10, 100, 1000: 1 - beta at most {_at_decades(gaps)}, margin at least "
+        f"{_at_decades(margins)}"
     )
-    if not first < LOG_LOG_2:
-        evidence = f"the loss of a flow is not below log 2 at log t = 10: {evidence}"
-        return Finding(Verdict.OPEN, evidence, numbers)
     least, most = numbers["aligned"]
     falling = all(b < a for a, b in pairwise(gaps)) and -1e-12 <= least <= most < 0.01
     growing = all(b > a for a, b in pairwise(margins))
     growing = growing and margins[-1] > 0.9 * LOG_TIMES[-1]
-    return holds_if(falling and growing, evidence, numbers)
+    return _if_loss_is_small(falling and growing, evidence, numbers)
 
 
 def _unit(theta: Array) -> Array:

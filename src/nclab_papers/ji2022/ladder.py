@@ -20,22 +20,21 @@ import numpy as np
 from nclab.claims.pictures import mean_points
 from nclab.claims.tables import Column, Table, group, list_rows, mean_and_deviation
 from nclab.engine import LOCAL, Engine
-from nclab.errors import NclabError
 from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.text import number
-from nclab.training.data import fashion_mnist
-from nclab_papers.ji2022.fig3 import COLUMNS, QUANTITIES, SMALL
+from nclab.ulpm.trajectory import QUANTITIES
+from nclab_papers.ji2022.fig3 import COLUMNS, SMALL
 from nclab_papers.ji2022.fig3 import PANELS as QUANTITY_PANELS
 from nclab_papers.ji2022.fig3 import PRESETS as FIGURE
+from nclab_papers.ji2022.vgg_training import Config as Training
 from nclab_papers.ji2022.vgg_training import (
-    KIND,
     PlannedRun,
     by_seed,
     is_finished,
+    plan_runs,
     read_rows,
-    train_runs,
+    train_missing,
 )
-from nclab_papers.ji2022.vgg_training import Config as Training
 
 MICROSECONDS = {0.125: 520.0, 0.25: 1200.0, 0.5: 3600.0}
 """Time of one core per image and epoch, by width, measuring included; taken from short runs."""
@@ -152,25 +151,11 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """Train missing runs in the order of their cost, and gather all finished rungs."""
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise NclabError(f"Expected different seeds, at least one; got {list(seeds)}.")
     planned = {
-        rung: [
-            PlannedRun(
-                f"{rung.name}, seed {seed}",
-                out / KIND / config.of(rung).run_name(seed),
-                config.of(rung),
-                seed,
-            )
-            for seed in seeds
-        ]
+        rung: plan_runs(config.of(rung), seeds, out, f"{rung.name}, ")
         for rung in RUNGS[: config.rungs]
     }
-    selected = [run for rung in config.selected() for run in planned[rung]]
-    missing = [run for run in selected if not is_finished(run.folder)]
-    if missing:
-        fashion_mnist.load()  # raises one clear error before any process starts
-        train_runs(missing, engine=engine)
+    train_missing([run for rung in config.selected() for run in planned[rung]], engine=engine)
     done = {
         rung: [run for run in runs if is_finished(run.folder)] for rung, runs in planned.items()
     }

@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from itertools import product
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from nclab.claims.statements import holds_if, max_abs
 from nclab.text import number
 from nclab.ulpm.examination import example_point, example_problem
 from nclab.ulpm.landscape import (
-    Escape,
     along_circle,
     escape,
     hessian_product,
@@ -95,12 +95,13 @@ def _descents(preset: str) -> Numbers:
             problem = Problem(*size, "sum")
             points = critical_points(problem, radius=radius, starts=STARTS[preset])
             rows += [_along_curvature(problem, theta) for theta in points]
-    random = [
-        _down_the_gradient(problem, radius, seed)
-        for problem in (Problem(4, 2, 3, "sum"), Problem(4, 2, 5, "sum"))
-        for radius in RADII
-        for seed in range(3)
-    ]
+    random = []
+    for problem, radius, seed in product(
+        (Problem(4, 2, 3, "sum"), Problem(4, 2, 5, "sum")), RADII, range(3)
+    ):
+        theta = problem.initial(scale=1.0, seed=seed)
+        theta *= radius / math.sqrt(square_norm(theta))
+        random.append(_step(problem, theta))
     best = 2 * optimal_point(problem := Problem(4, 2, 5, "sum"))
     skew = 0.01 * (np.triu(np.ones((5, 5)), 1) - np.tril(np.ones((5, 5)), -1))
     rotated = best @ np.linalg.solve(np.eye(5) - skew, np.eye(5) + skew)
@@ -125,22 +126,16 @@ def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
         "eigenvalue": float(pairs.values[0]),
         "residual": float(np.linalg.norm(residual) / (abs(pairs.values[0]) + 1e-12)),
         "change": log_loss(problem, end) - start,
-        **_step(problem, theta, escape(problem, theta, angle=ANGLE)),
+        **_step(problem, theta),
     }
 
 
-def _down_the_gradient(problem: Problem, radius: float, seed: int) -> dict[str, float]:
-    """Take one step of `escape` from a random point of the sphere."""
-    theta = problem.initial(scale=1.0, seed=seed)
-    theta *= radius / math.sqrt(square_norm(theta))
-    return _step(problem, theta, escape(problem, theta, angle=ANGLE))
-
-
-def _step(problem: Problem, theta: Array, step: Escape | None) -> dict[str, float]:
-    """Return the relative change of the loss by a step of `escape`, and the errors of that step.
+def _step(problem: Problem, theta: Array) -> dict[str, float]:
+    """Take one step of `escape`; return the relative change of the loss and the errors of the step.
 
     The change is 0 if `escape` found no descent direction.
     """
+    step = escape(problem, theta, angle=ANGLE)
     if step is None:
         return {"escape": 0.0, "escape_error": 0.0}
     end = along_circle(theta, step.direction, ANGLE)

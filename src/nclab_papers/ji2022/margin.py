@@ -153,9 +153,7 @@ def remark_3_1(numbers: Numbers) -> Finding:
         f"compared with a search along the ray, half the squared norm over q_min has a relative "
         f"error of {number(linear)}; over sqrt(q_min), as printed, the error is {number(half)}"
     )
-    if half <= 1e-3:
-        return Finding(Verdict.HOLDS, evidence, numbers)
-    return Finding(Verdict.CORRECTED if linear <= 1e-3 else Verdict.REFUTED, evidence, numbers)
+    return holds_if(half <= 1e-3, evidence, numbers, corrected=linear <= 1e-3)
 
 
 def maximise_margin(problem: Problem, *, radius: float, seed: int) -> tuple[float, Array]:

@@ -113,11 +113,6 @@ def _escapes(preset: str) -> Numbers:
     return {**_projections(), "runs": runs}
 
 
-def _all_soon(run: Mapping[str, Any]) -> bool:
-    """Return whether every seed leaves the ray within `FEW_STEPS` iterations."""
-    return all(step is not None and 0 < step <= FEW_STEPS for step in run["left"])
-
-
 def _summary(run: Mapping[str, Any]) -> str:
     """Write how many seeds of a run leave the ray, and when."""
     left = [step for step in run["left"] if step is not None]
@@ -160,11 +155,16 @@ def remark_3_3(numbers: Numbers) -> Finding:
         return Finding(Verdict.OPEN, reason, numbers)
     if not (least > 0 and abs(mean - 1) <= 0.2):
         return Finding(Verdict.REFUTED, evidence, numbers)
-    soon = {
-        noise: all(_all_soon(run) for run in runs if run["noise"] == noise)
+    soon = [
+        all(
+            step is not None and 0 < step <= FEW_STEPS
+            for run in runs
+            if run["noise"] == noise
+            for step in run["left"]
+        )
         for noise in NOISES
         if noise != ONE_SAMPLE
-    }
-    if all(soon.values()):
+    ]
+    if all(soon):
         return Finding(Verdict.HOLDS, evidence, numbers)
-    return Finding(Verdict.UNDECIDED if any(soon.values()) else Verdict.REFUTED, evidence, numbers)
+    return Finding(Verdict.UNDECIDED if any(soon) else Verdict.REFUTED, evidence, numbers)

@@ -15,7 +15,7 @@ import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import holds_if
-from nclab.claims.tables import Table, mean_and_deviation
+from nclab.claims.tables import Column, Table, list_rows, mean_and_deviation
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
@@ -39,7 +39,6 @@ from nclab_papers.ji2022.example_3_1 import (
     family_change,
     family_point,
     gradient_coefficient,
-    printed_gradient_coefficient,
 )
 
 SCALES = (0.5, 1.0, 1.5)
@@ -107,15 +106,12 @@ def run(
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
     """Return a table of the examined points and a table of the ends of the runs."""
     points = [
-        (
-            f"{point['scale']:g}",
-            point["kind"],
-            f"{point['smallest_eigenvalue']:.6f}",
-            f"{point['gap']:.6f}",
-            f"{point['escape']['actual']:.4%}",
-            f"{point['escape']['predicted']:.4%}",
-        )
-        for point in numbers["points"]
+        Column("scale", "scale", "g"),
+        Column("kind", "kind"),
+        Column("smallest eigenvalue", "smallest_eigenvalue", ".6f"),
+        Column("gap to the optimum", "gap", ".6f"),
+        Column("change", lambda point: point["escape"]["actual"], ".4%"),
+        Column("predicted", lambda point: point["escape"]["predicted"], ".4%"),
     ]
     ends = [
         (
@@ -129,9 +125,9 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
     ]
     angle = numbers["points"][0]["escape"]["angle"]
     return [
-        Table(
+        list_rows(
             f"The point of Example 3.1, and the change of the loss at an angle of {angle:g}",
-            ("scale", "kind", "smallest eigenvalue", "gap to the optimum", "change", "predicted"),
+            numbers["points"],
             points,
         ),
         Table(
@@ -194,7 +190,7 @@ def _gradient(preset: str) -> Numbers:
             {
                 "scale": scale,
                 "measured": coefficient,
-                "printed": printed_gradient_coefficient(scale),
+                "printed": gradient_coefficient(scale, printed=True),
                 "corrected": gradient_coefficient(scale),
                 "off_direction": float(np.linalg.norm(gradient + coefficient * theta)),
             }
@@ -224,9 +220,7 @@ def eq_9(numbers: Numbers) -> Finding:
         f"is {number(corrected)}. Gradient and point are parallel (error "
         f"{number(max(row['off_direction'] for row in rows))})"
     )
-    if printed <= 1e-9:
-        return Finding(Verdict.HOLDS, evidence, numbers)
-    return Finding(Verdict.CORRECTED if corrected <= 1e-9 else Verdict.REFUTED, evidence, numbers)
+    return holds_if(printed <= 1e-9, evidence, numbers, corrected=corrected <= 1e-9)
 
 
 @cache
@@ -264,22 +258,22 @@ def example_3_1_stuck(numbers: Numbers) -> Finding:
     return holds_if(right, evidence, decisive)
 
 
-def _family_loss(scale: float, beta: float) -> float:
-    """Return the loss of a member of the family (10) from its 16 logits."""
-    matrix = family_point(scale, beta)[:4]
-    logits = matrix @ matrix
-    return float(np.sum(np.log(np.exp(logits - np.diag(logits)).sum(0))))
-
-
 def _family(preset: str) -> Numbers:
     """Compute the change of the loss along the family (10) in two ways."""
+
+    def loss(scale: float, beta: float) -> float:
+        """Return the loss of a member from its 16 logits."""
+        matrix = family_point(scale, beta)[:4]
+        logits = matrix @ matrix
+        return float(np.sum(np.log(np.exp(logits - np.diag(logits)).sum(0))))
+
     return {
         "rows": [
             {
                 "scale": scale,
                 "beta": beta,
                 "change": family_change(scale, beta),
-                "by_hand": _family_loss(scale, beta) - _family_loss(scale, 0.0),
+                "by_hand": loss(scale, beta) - loss(scale, 0.0),
             }
             for scale in SCALES
             for beta in BETAS
@@ -369,9 +363,7 @@ def example_3_1_saddle(numbers: Numbers) -> Finding:
         for row in rows
     )
     printed = all(row["family"] == PointKind.strict_saddle.value for row in rows)
-    if printed:
-        return Finding(Verdict.HOLDS, evidence, numbers)
-    return Finding(Verdict.CORRECTED if saddle else Verdict.REFUTED, evidence, numbers)
+    return holds_if(printed, evidence, numbers, corrected=saddle)
 
 
 @claim(
@@ -405,8 +397,9 @@ def example_3_1_noise(numbers: Numbers) -> Finding:
         f"(distance {number(left)}), and descent from there ends at {end:.4f}"
     )
     decisive = {"stochastic": stochastic, "noisy_off_plane": left, "settled_normalised_margin": end}
-    if stochastic["normalised_margin"] > OPTIMAL_MARGIN:
-        return Finding(Verdict.HOLDS, evidence, decisive)
-    return Finding(
-        Verdict.CORRECTED if end > OPTIMAL_MARGIN else Verdict.REFUTED, evidence, decisive
+    return holds_if(
+        stochastic["normalised_margin"] > OPTIMAL_MARGIN,
+        evidence,
+        decisive,
+        corrected=end > OPTIMAL_MARGIN,
     )

@@ -195,15 +195,13 @@ def _moved_gap() -> float:
     return math.exp(log_loss(problem, theta)) - math.exp(optimal_log_loss(problem, 8.0))
 
 
-def _centre(classes: int) -> float:
-    """Return the norm of the mean of vectors with equal norms and the printed cosines."""
-    values, vectors = np.linalg.eigh((np.eye(classes) * classes - 1) / (classes - 1))
-    means = vectors * np.sqrt(np.maximum(values, 0.0))  # rows have this Gram matrix
-    return float(np.linalg.norm(means.mean(0)))
-
-
 def _angles(preset: str) -> Numbers:
     """Compare the printed formula of NC2 with its sentence, for a simplex off the origin."""
+    centres = []
+    for classes in (3, 4, 10):
+        values, vectors = np.linalg.eigh((np.eye(classes) * classes - 1) / (classes - 1))
+        vectors *= np.sqrt(np.maximum(values, 0.0))  # rows have the printed cosines as Gram matrix
+        centres.append(float(np.linalg.norm(vectors.mean(0))))
     W, H, labels = _collapsed()
     W_noisy, H_noisy, _ = _noisy()
     moved = H + 0.5
@@ -212,7 +210,7 @@ def _angles(preset: str) -> Numbers:
     off = ~np.eye(4, dtype=bool)
     collapse = measure_features(moved, labels, W)
     return {
-        "centre": max_abs([_centre(classes) for classes in (3, 4, 10)]),
+        "centre": max_abs(centres),
         "moved_gap": _moved_gap(),
         "uncentred_error": max_abs((unit @ unit.T)[off] + 1 / 3),
         "centred_error": nc2_equiangularity_means(collapse.moments),
@@ -324,9 +322,7 @@ def nc4(numbers: Numbers) -> Finding:
     )
     if not abs(numbers["measured_agreement"] - numbers["by_hand"]) <= EXACT:
         return Finding(Verdict.REFUTED, evidence, numbers)
-    if least == 1:
-        return Finding(Verdict.HOLDS, evidence, numbers)
-    return Finding(Verdict.CORRECTED if most == 1 else Verdict.REFUTED, evidence, numbers)
+    return holds_if(least == 1, evidence, numbers, corrected=most == 1)
 
 
 def _convexity(preset: str) -> Numbers:
@@ -397,6 +393,4 @@ def sec_2_2_flow(numbers: Numbers) -> Finding:
     )
     if not numbers["speed_error"] <= 1e-3:
         return Finding(Verdict.REFUTED, evidence, numbers)
-    if up < 0:
-        return Finding(Verdict.HOLDS, evidence, numbers)
-    return Finding(Verdict.CORRECTED if down < 0 else Verdict.REFUTED, evidence, numbers)
+    return holds_if(up < 0, evidence, numbers, corrected=down < 0)

@@ -2,52 +2,56 @@
 
 import hashlib
 import json
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nclab.claims.evidence import RecordedNetworks
 from nclab.claims.paper import run_jobs
 from nclab.engine import LOCAL, Engine, Job
+from nclab.errors import NclabError, NclabWarning
 from nclab.measurement.geometry import geometry
 from nclab.monitor import Monitor
 from nclab.monitor.schedule import Logarithmic
 from nclab.monitor.sinks import RecordSink
-from nclab.records import Checkpoint, Run, open_run, read_run
+from nclab.records import Run, open_run, read_run
 from nclab.records.schema import GEOMETRY, MEASUREMENT, last_layer
 from nclab.training.data import fashion_mnist
 from nclab.training.models.vgg import VGG13, VGGShape, vgg13
-from nclab_papers.ji2022.trainer import Trainer, TrainerRecipe
+from nclab.ulpm.trajectory import QUANTITIES
 
 KIND = "fig3"
 """Kind of the runs, and name of their folder."""
-MEASURED = (
-    "accuracy",
-    "loss",
-    "nc2_norm_variation_means",
-    "nc2_norm_variation_weights",
-    "nc1_within_variation",
-    "nc2_equiangularity_means",
-    "nc2_equiangularity_weights",
-    "nc3_self_duality",
-)
+MEASURED = ("accuracy", "loss", *QUANTITIES)
 """Metrics that a row of the figure's numbers takes from a measurement."""
 KEPT = RecordedNetworks(KIND, MEASURED, all_measurements=True)
 CHUNK = 250
 """Images in one forward pass of a measurement."""
 PICTURES_PER_DECADE = 4
 """Pictures of the features per factor of ten in epochs."""
+MODEL, MOMENTUM, GENERATOR = "model.", "momentum.", "generator"
+"""Prefixes of the names of a checkpoint's tensors."""
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Config:
-    """Data, network and training of one run; no weight decay anywhere."""
+    """Data, network and training of one run; no weight decay anywhere.
+
+    >>> plain, faster = Config(rate=0.1), Config(rate=0.1, power=0.5, most=8.0)
+    >>> [round(faster.rate_after(loss), 3) for loss in (2.3, 0.25, 0.01, 1e-9)]
+    [0.1, 0.2, 0.8, 0.8]
+    >>> plain.rate_after(0.01)
+    0.1
+    """
 
     images: int = 1000
     """Training images, equally many per class, chosen by the seed; 60,000 are all."""
@@ -64,13 +68,13 @@ class Config:
     rate: float = 0.003
     """Learning rate."""
     momentum: float = 0.9
-    """Momentum of SGD."""
+    """Momentum of SGD, without dampening."""
     clip: float | None = None
-    """Largest norm of a gradient; None for no clipping."""
+    """Largest norm of the gradient of all parameters; None for no clipping."""
     power: float = 0.0
-    """The learning rate grows with (last epoch's loss)^-power."""
+    """The learning rate is multiplied by max(1, (last epoch's mean loss)^-power)."""
     most: float = 1.0
-    """Largest factor by which the learning rate grows."""
+    """Largest factor on the learning rate."""
     per_decade: int = 20
     """Measurements per factor of ten in epochs."""
     checkpoint_every: int = 20
@@ -90,16 +94,12 @@ class Config:
         """Return the device of the run, "cuda" or "cpu"."""
         return "cuda" if self.device == "auto" and torch.cuda.is_available() else "cpu"
 
-    def recipe(self) -> TrainerRecipe:
-        """Return the options of the trainer."""
-        return TrainerRecipe(
-            batch=self.batch,
-            rate=self.rate,
-            momentum=self.momentum,
-            clip=self.clip,
-            power=self.power,
-            most=self.most,
-        )
+    def rate_after(self, loss: float) -> float:
+        """Return the learning rate after an epoch with this mean loss."""
+        if self.power == 0 or not loss < 1:
+            return self.rate
+        # The bound avoids 0 ** -power.
+        return self.rate * min(self.most, max(loss, 1e-300) ** -self.power)
 
     def measured_epochs(self) -> set[int]:
         """Return the measured epochs: 0, epochs evenly spaced in their logarithm, and the last.
@@ -107,11 +107,15 @@ class Config:
         >>> sorted(Config(epochs=30, per_decade=3).measured_epochs())
         [0, 1, 2, 5, 10, 22, 30]
         """
-        return {0, self.epochs, *_spaced(self.per_decade, self.epochs)}
+        return self._spaced_epochs(self.per_decade)
 
     def pictured_epochs(self) -> set[int]:
         """Return the epochs at which the features are also recorded in three dimensions."""
-        return {0, self.epochs, *_spaced(PICTURES_PER_DECADE, self.epochs)}
+        return self._spaced_epochs(PICTURES_PER_DECADE)
+
+    def _spaced_epochs(self, per_decade: int) -> set[int]:
+        due = Logarithmic(per_decade).due
+        return {0, self.epochs, *filter(due, range(1, self.epochs))}
 
     def described(self) -> dict[str, Any]:
         """Return the fields; `dense` only if it is not 0, because old runs lack it."""
@@ -129,6 +133,116 @@ class Config:
         return f"vgg13-{self.variant}-{digest}-seed{seed}"
 
 
+class Trainer:
+    """A network in training; its state is the weights, the momentum and the batch order.
+
+    Images are stored with their channels last, which makes convolutions faster on a CPU.
+
+    >>> inputs, labels = torch.eye(4).repeat(8, 1), torch.arange(32) % 4
+    >>> trainer = Trainer(nn.Linear(4, 4), Config(batch=8, rate=0.5), inputs, labels, seed=0)
+    >>> losses = [trainer.train_epoch()["loss"] for _ in range(20)]
+    >>> losses[-1] < losses[0], trainer.epoch, trainer.steps
+    (True, 20, 80)
+    """
+
+    def __init__(
+        self, model: nn.Module, config: Config, inputs: Tensor, labels: Tensor, *, seed: int
+    ) -> None:
+        device = config.torch_device
+        layout = torch.channels_last if inputs.ndim == 4 else torch.contiguous_format
+        self.model = model.to(device)
+        if inputs.ndim == 4:
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.config = config
+        self.inputs = inputs.to(device).contiguous(memory_format=layout)
+        self.labels = labels.to(device)
+        self.epoch = 0
+        self.loss = math.inf
+        """Mean loss of the last epoch; the next learning rate may depend on it."""
+        self.rate = config.rate
+        """Learning rate of the last epoch."""
+        self._generator = torch.Generator().manual_seed(seed)
+        self._optimiser = torch.optim.SGD(
+            self.model.parameters(), lr=config.rate, momentum=config.momentum
+        )
+
+    @property
+    def steps(self) -> int:
+        """Return the number of steps so far."""
+        return self.epoch * math.ceil(len(self.labels) / self.config.batch)
+
+    def train_epoch(self) -> dict[str, float]:
+        """Train on all samples once, in a new random order.
+
+        Return the learning rate, and the mean loss and accuracy over the batches, each before its
+        step.
+        """
+        self.model.train()
+        self.rate = self.config.rate_after(self.loss)
+        for group in self._optimiser.param_groups:
+            group["lr"] = self.rate
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self.labels.device)
+        hits = torch.zeros((), dtype=torch.int64, device=self.labels.device)
+        order = torch.randperm(len(self.labels), generator=self._generator)
+        for rows in order.to(self.labels.device).split(self.config.batch):
+            loss, right = self._step(self.inputs[rows], self.labels[rows])
+            loss_sum += loss * len(rows)
+            hits += right
+        self.epoch += 1
+        self.loss = float(loss_sum) / len(self.labels)
+        if not math.isfinite(self.loss):
+            raise NclabError(
+                f"Expected a finite loss, got {self.loss} in epoch {self.epoch}. "
+                "Use a smaller learning rate."
+            )
+        accuracy = int(hits) / len(self.labels)
+        return {"loss": self.loss, "accuracy": accuracy, "rate": self.rate}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return copies of all tensors of the state; with `extra`, training resumes exactly."""
+        saved = {MODEL + name: value for name, value in self.model.state_dict().items()}
+        for name, parameter in self.model.named_parameters():
+            buffer = self._optimiser.state.get(parameter, {}).get("momentum_buffer")
+            if buffer is not None:
+                saved[MOMENTUM + name] = buffer
+        saved[GENERATOR] = self._generator.get_state()
+        return {name: value.detach().cpu().clone().contiguous() for name, value in saved.items()}
+
+    def extra(self) -> dict[str, Any]:
+        """Return the numbers of the state; the loss is None before the first epoch."""
+        return {"epoch": self.epoch, "loss": self.loss if math.isfinite(self.loss) else None}
+
+    def load(self, tensors: Mapping[str, Tensor], extra: Mapping[str, Any]) -> None:
+        """Restore the state that `tensors` and `extra` returned."""
+        weights = {
+            name.removeprefix(MODEL): value
+            for name, value in tensors.items()
+            if name.startswith(MODEL)
+        }
+        self.model.load_state_dict(weights)
+        self._generator.set_state(tensors[GENERATOR])
+        self.epoch = int(extra["epoch"])
+        self.loss = math.inf if extra["loss"] is None else float(extra["loss"])
+        for name, parameter in self.model.named_parameters():
+            if (buffer := tensors.get(MOMENTUM + name)) is not None:
+                # The layout of the parameter decides the order of sums.
+                momentum = torch.empty_like(parameter, requires_grad=False).copy_(buffer)
+                self._optimiser.state[parameter]["momentum_buffer"] = momentum
+
+    def _step(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        mixed = self.config.precision == "bfloat16"
+        device = inputs.device.type
+        with torch.autocast(device, torch.bfloat16) if mixed else nullcontext():
+            logits = self.model(inputs)
+        loss = nn.functional.cross_entropy(logits.float(), labels)
+        self._optimiser.zero_grad()
+        loss.backward()
+        if self.config.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self._optimiser.step()
+        return loss.detach(), (logits.detach().argmax(1) == labels).sum()
+
+
 class PlannedRun(NamedTuple):
     """A run to start or to continue."""
 
@@ -143,15 +257,36 @@ def is_finished(folder: Path) -> bool:
     return folder.exists() and read_run(folder).state == "finished"
 
 
-def train_runs(runs: Sequence[PlannedRun], *, engine: Engine) -> None:
-    """Train networks in the given order, one process each; raise for the first that failed."""
+def plan_runs(config: Config, seeds: Sequence[int], out: Path, label: str = "") -> list[PlannedRun]:
+    """Return one run for each seed; `label` precedes the seed in the names of the jobs."""
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise NclabError(f"Expected different seeds, at least one; got {list(seeds)}.")
+    return [
+        PlannedRun(f"{label}seed {seed}", out / KIND / config.run_name(seed), config, seed)
+        for seed in seeds
+    ]
+
+
+def train_missing(runs: Sequence[PlannedRun], *, engine: Engine) -> None:
+    """Train unfinished networks in the given order, one process each; raise if one fails."""
+    missing = [run for run in runs if not is_finished(run.folder)]
+    if not missing:
+        return
+    fashion_mnist.load()  # raises one clear error before any process starts
+    if any(run.config.device == "auto" for run in missing) and not torch.cuda.is_available():
+        warnings.warn(
+            "No GPU found: at full width this takes weeks on a CPU. It can be stopped and started "
+            "again; preset quick takes minutes.",
+            NclabWarning,
+            stacklevel=3,
+        )
     # Absolute paths, because processes of a cluster have their own working folders.
-    jobs = [Job(run.name, train, (run.folder.absolute(), run.config, run.seed)) for run in runs]
+    jobs = [Job(run.name, train, (run.folder.absolute(), run.config, run.seed)) for run in missing]
     workers = None
-    if any(run.config.torch_device != "cpu" for run in runs):
+    if any(run.config.torch_device != "cpu" for run in missing):
         engine, workers = LOCAL, 1  # one process of the local machine feeds its GPU
-    total = sum(run.config.epochs for run in runs)
-    folder = runs[0].folder.absolute().parent
+    total = sum(run.config.epochs for run in missing)
+    folder = missing[0].folder.absolute().parent
     run_jobs(jobs, "VGG-13", engine=engine, total=total, folder=folder, workers=workers)
 
 
@@ -170,7 +305,8 @@ def train(report: Callable[..., None], folder: Path, config: Config, seed: int) 
         if checkpoint is None:
             training.measure()
         else:
-            training.load(checkpoint)
+            training.trainer.load(checkpoint.tensors, checkpoint.extra)
+            training.monitor.load_state_dict(checkpoint.extra["monitor"])
         while training.trainer.epoch < config.epochs:
             training.train_epoch()
             report(training.trainer.epoch, config.epochs)
@@ -181,15 +317,7 @@ def new_trainer(config: Config, *, seed: int) -> Trainer:
     """Return a trainer with the network and the images that the seed draws."""
     inputs, labels = images(config, seed=seed)
     shape = VGGShape(width=config.width, batch_norm=config.batch_norm, dense=config.dense)
-    return Trainer(
-        vgg13(shape, seed=seed),
-        config.recipe(),
-        inputs,
-        labels,
-        seed=seed,
-        device=config.torch_device,
-        mixed=config.precision == "bfloat16",
-    )
+    return Trainer(vgg13(shape, seed=seed), config, inputs, labels, seed=seed)
 
 
 def images(config: Config, *, seed: int) -> tuple[Tensor, Tensor]:
@@ -230,7 +358,6 @@ class RecordedTraining:
 
     def __init__(self, run: Run, config: Config, trainer: Trainer) -> None:
         self.run, self.config, self.trainer = run, config, trainer
-        self.rate = config.rate
         self.monitor = Monitor(trainer.model, sinks=RecordSink(self))
         inputs, labels = trainer.inputs.split(CHUNK), trainer.labels.split(CHUNK)
         self.batches = list(zip(inputs, labels, strict=True))
@@ -238,13 +365,13 @@ class RecordedTraining:
     def append(self, record: dict[str, Any]) -> None:
         """Append a record of the monitor to the run, with the last epoch's learning rate."""
         if record["kind"] == MEASUREMENT:
-            record = record | {"train": record["train"] | {"rate": self.rate}}
+            record = record | {"train": record["train"] | {"rate": self.trainer.rate}}
         self.run.append(record)
 
     def train_epoch(self) -> None:
         """Train one epoch, then measure and write a checkpoint if they are due."""
         config, trainer = self.config, self.trainer
-        self.rate = trainer.train_epoch().rate
+        trainer.train_epoch()
         if trainer.epoch in config.measured_epochs():
             self.measure()
         if trainer.epoch % config.checkpoint_every == 0 or trainer.epoch == config.epochs:
@@ -259,24 +386,11 @@ class RecordedTraining:
         self.monitor.set_progress(epochs=trainer.epoch, steps=trainer.steps)
         report = self.monitor.measure(self.batches)
         if trainer.epoch in self.config.pictured_epochs():
-            picture = geometry(*self._features())
+            network = trainer.model
+            assert isinstance(network, VGG13)
+            network.eval()
+            with torch.no_grad():
+                features = torch.cat([network.features(images) for images, _ in self.batches])
+            picture = geometry(features, trainer.labels, network.classifier.weight)
             moment = {"step": trainer.steps, "epoch": trainer.epoch}
             self.run.append({"kind": GEOMETRY, **moment, "layer": report.last.layer, **picture})
-
-    def load(self, checkpoint: Checkpoint) -> None:
-        """Continue from a checkpoint."""
-        self.trainer.load(checkpoint.tensors, checkpoint.extra)
-        self.monitor.load_state_dict(checkpoint.extra["monitor"])
-
-    def _features(self) -> tuple[Tensor, Tensor, Tensor]:
-        network = self.trainer.model
-        assert isinstance(network, VGG13)
-        network.eval()
-        with torch.no_grad():
-            features = torch.cat([network.features(images) for images, _ in self.batches])
-        return features, self.trainer.labels, network.classifier.weight
-
-
-def _spaced(per_decade: int, end: int) -> list[int]:
-    schedule = Logarithmic(per_decade)
-    return [epoch for epoch in range(1, end) if schedule.due(epoch)]

@@ -58,14 +58,15 @@ def read(model: MLP, inputs: Tensor) -> tuple[Tensor, Tensor]:
         return features, model.classifier(features).double()
 
 
-def collapse(ended: TrainedNetwork) -> Row:
-    """Return accuracy, loss, NC0 and the centred and raw forms of NC1, NC2, NC3."""
-    return collapse_of(LastLayer(ended))
+def collapse(network: TrainedNetwork | LastLayer) -> Row:
+    """Return accuracy, loss, NC0, and NC1, NC2, NC3 with centred and with raw class means.
 
-
-def collapse_of(last: LastLayer) -> Row:
-    """Return the metrics of a last layer as `collapse` does; None for undefined metrics."""
+    Raw NC1 is the within-class variance over the mean squared norm of the class means; raw NC3 the
+    distance of the classifier from the class means, both of unit norm. Undefined metrics are None.
+    """
+    last = network if isinstance(network, LastLayer) else LastLayer(network)
     moments, W = last.moments, last.weight
+    means, squares = moments.means, float(moments.means.square().sum()) / moments.num_classes
     numbers = {
         "accuracy": last.accuracy,
         "loss": float(cross_entropy(last.logits, last.labels).mean()),
@@ -73,23 +74,11 @@ def collapse_of(last: LastLayer) -> Row:
         "nc1": nc1_trace_ratio(moments),
         "nc2": nc2_equiangularity_means(moments),
         "nc3": math.sqrt(nc3_frobenius(moments, W)),
-        "raw_nc1": raw_nc1(moments),
+        "raw_nc1": within_trace(moments) / squares if squares else math.nan,
         "raw_nc2": nc2_equiangularity_means_uncentred(moments),
-        "raw_nc3": raw_nc3(moments, W),
+        "raw_nc3": float((W / W.norm() - means / means.norm()).norm()),
     }
     return {name: rounded(value) for name, value in numbers.items()}
-
-
-def raw_nc1(moments: ClassMoments) -> float:
-    """Return the within-class variance over the mean squared norm of uncentred class means."""
-    means = float(moments.means.square().sum()) / moments.num_classes
-    return within_trace(moments) / means if means else math.nan
-
-
-def raw_nc3(moments: ClassMoments, weight: Tensor) -> float:
-    """Return the distance of the classifier from uncentred class means, both of unit norm."""
-    rows, means = weight.double(), moments.means
-    return float((rows / rows.norm() - means / means.norm()).norm())
 
 
 def rounded(value: float | None) -> float | None:

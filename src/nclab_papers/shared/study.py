@@ -1,51 +1,57 @@
-"""Steps that every study shares: train its networks and assemble its numbers."""
+"""Steps that studies share: train networks, assemble numbers, minimise over free features."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
 from nclab.claims.tables import Row
 from nclab.engine import Engine
-from nclab.figures.picture import Series
+from nclab.figures.picture import Panel, Picture, Scale, Series
 from nclab.training.sweep import SweepConfig
 from nclab.training.sweep.rows_only import MeasureRow, train_rows
-from nclab_papers.shared.networks import FieldNetworks
 from nclab_papers.shared.rows import Value, as_columns, averaged, by_cell, having
 
+Array = NDArray[np.float64]
 
-def trained(
+
+def train_and_measure(
+    config: Any,
     fleets: Sequence[tuple[Row, SweepConfig]],
-    networks: FieldNetworks,
     measure: MeasureRow,
     *,
+    seeds: Sequence[int],
     out: Path,
     engine: Engine,
-) -> list[Row]:
-    """Train the networks that `out` lacks; return one row per network with setting and metrics.
+) -> dict[str, Any]:
+    """Train the networks that `out` lacks; return the numbers of a study, networks as columns.
 
-    The accuracy of a diverged network is None.
+    Each network has a row with its setting and its metrics; the accuracy of a diverged network is
+    None.
 
     Args:
+        config: configuration of the study with its field `networks`.
         fleets: pairs of a setting, which becomes part of the rows, and a sweep.
     """
     measured = train_rows(
         [fleet for _, fleet in fleets],
         out / "field",
         measure,
-        workers=networks.workers,
+        workers=config.networks.workers,
         engine=engine,
     )
-    return [
+    rows = [
         {**setting, "accuracy": None} | {name: row[name] for name in row if name != "why"}
         for (setting, _), members in zip(fleets, measured, strict=True)
         for row in members
     ]
-
-
-def numbers_of(config: Any, seeds: Sequence[int], rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the numbers of a study; the rows of its networks are stored as columns."""
     return {
         "config": {**asdict(config), "seeds": list(seeds)},
         "seeds": list(seeds),
@@ -71,3 +77,45 @@ def band(
             points.append((position, fmean(means), min(means), max(means)))
     x, y, low, high = ([point[index] for point in points] for index in range(4))
     return Series(label, x, y, low, high, colour=colour, marker="filled")
+
+
+def band_panel(
+    title: str,
+    x_label: str,
+    y_label: str,
+    along: str,
+    keys: Sequence[str],
+    lines: Iterable[tuple[Sequence[Row], Value, str]],
+    *,
+    x_scale: Scale = "linear",
+) -> Panel:
+    """Return a panel with one `band` for each tuple of rows, value and label."""
+    series = tuple(
+        band(rows, value, along, keys, label, colour)
+        for colour, (rows, value, label) in enumerate(lines)
+    )
+    return Panel(title, x_label, y_label, series, x_scale)
+
+
+def if_drawn(picture: Picture) -> list[Picture]:
+    """Return the picture, or no picture if no network counts."""
+    panels = [panel for panel in picture.panels if isinstance(panel, Panel)]
+    return [picture] if any(line.x for panel in panels for line in panel.series) else []
+
+
+def minimise_freely(
+    loss: Callable[[Tensor, Tensor], Tensor], classes: int, *, seed: int = 0
+) -> Array:
+    """Return (2, C, C) the free classifier and features at the end of descent on a loss."""
+
+    def value_and_gradient(x: Array) -> tuple[float, Array]:
+        theta = torch.tensor(x, requires_grad=True)
+        value = loss(*theta.view(2, classes, classes))
+        (gradient,) = torch.autograd.grad(value, theta)
+        return float(value.detach()), gradient.numpy()
+
+    start = np.random.default_rng(seed).standard_normal(2 * classes * classes)
+    options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-12, "maxcor": 40}
+    end = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options)
+    point: Array = end.x.reshape(2, classes, classes)
+    return point

@@ -2,13 +2,12 @@
 
 from nclab.claims.attacks import (
     Attacks,
-    Change,
     Numbers,
-    change_rows,
     change_where,
     changed,
     exchange,
     put,
+    scaled,
     swap,
     unchanged,
     weakened,
@@ -44,11 +43,6 @@ def depth() -> Numbers:
     return ideal_study(rows, layers=[3, 4, 5], widths=[1, 8])
 
 
-def scaled_ranks(factor: float) -> Change:
-    """Return a change that multiplies the ranks."""
-    return change_rows("networks", lambda row: {"rank": factor * row["rank"]})
-
-
 LOW_RANK = "sukenik2024/descent-finds-low-rank"
 HIGH_RANK = change_where("networks", "rank", 6, kind="relu")
 AT_THE_ETF = change_where("networks", "objective", 1.0, kind="linear")
@@ -74,7 +68,7 @@ ATTACKS = Attacks(
             changed(HIGH_RANK),
             changed(change_where("networks", "rank", 6, layers=4)),  # every other run of a choice
         ),
-        "findings/depth-width": (unchanged, weakened(scaled_ranks)),
+        "findings/depth-width": (unchanged, weakened(scaled("networks", "rank"))),
         "findings/depth-orthoplex": (
             unchanged,
             changed(AT_THE_ETF),

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,7 +23,7 @@ from nclab.claims.paper import run_in_one_step, run_jobs
 from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine, Job
-from nclab.figures.picture import Panel, Picture
+from nclab.figures.picture import Picture
 from nclab.files import write_whole
 from nclab.theory.targets.deep_linear import shape_value, shapes
 from nclab.theory.targets.setting import check_setting
@@ -37,7 +38,7 @@ from nclab_papers.shared.rows import (
     plain,
     signed,
 )
-from nclab_papers.shared.study import band
+from nclab_papers.shared.study import band_panel, if_drawn
 from nclab_papers.sukenik2024.descent import CONVERGED, DeepLoss, Kind, Model, descend
 
 NAMES: Mapping[str, str] = {
@@ -106,12 +107,7 @@ class Batch:
 
 def descend_batch(batch: Batch) -> list[Row]:
     """Run descent for a batch, and return a row for every run."""
-    runs = [
-        (seed, start, decay)
-        for seed in batch.seeds
-        for start in batch.starts
-        for decay in batch.weight_decays
-    ]
+    runs = list(product(batch.seeds, batch.starts, batch.weight_decays))
     starts = {seed: batch.model.start(seed) for seed in batch.seeds}
     with one_thread():
         ends = descend(
@@ -167,11 +163,9 @@ def batches(config: Config, seeds: Sequence[int]) -> list[Batch]:
             config.weight_decays,
             config.steps,
         )
-        for kind in get_args(Kind)
-        for loss in get_args(DeepLoss)
-        for classes in config.classes
-        for width in config.widths
-        for layers in config.layers
+        for kind, loss, classes, width, layers in product(
+            get_args(Kind), get_args(DeepLoss), config.classes, config.widths, config.layers
+        )
     ]
     return sorted(unsorted, key=lambda batch: -(batch.model.width**2) * batch.model.layers)
 
@@ -185,7 +179,15 @@ def run(
     planned = batches(config, seeds)
     missing = [batch for batch in planned if not (folder / batch.name).exists()]
     if missing:
-        _descend(missing, folder, engine, config.workers)
+        jobs = [
+            Job(
+                f"batch {n} of {len(missing)}",
+                run_in_one_step,
+                (_write_batch, batch, folder / batch.name),
+            )
+            for n, batch in enumerate(missing, start=1)
+        ]
+        run_jobs(jobs, "descending", engine=engine, folder=folder, workers=config.workers)
     rows = [row for batch in planned for row in json.loads((folder / batch.name).read_text())]
     return {
         "config": {**asdict(config), "seeds": list(seeds)},
@@ -194,18 +196,6 @@ def run(
         f"up to {max(config.layers)} maps and {config.steps:,} steps",
         "networks": as_columns(rows),
     }
-
-
-def _descend(missing: Sequence[Batch], folder: Path, engine: Engine, workers: int | None) -> None:
-    jobs = [
-        Job(
-            f"batch {n} of {len(missing)}",
-            run_in_one_step,
-            (_write_batch, batch, folder / batch.name),
-        )
-        for n, batch in enumerate(missing, start=1)
-    ]
-    run_jobs(jobs, "descending", engine=engine, folder=folder, workers=workers)
 
 
 def _write_batch(batch: Batch, file: Path) -> None:
@@ -254,39 +244,28 @@ def tables(numbers: Numbers) -> list[Table]:
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return the rank relative to the classes against depth, one panel for each model."""
     rows = as_rows(numbers)
+    widths = numbers["config"]["widths"]
     panels = tuple(
-        Panel(
+        band_panel(
             f"{NAMES[kind]}, {NAMES[loss]}",
             "linear maps",
             "rank of the last hidden layer / C",
-            tuple(
-                band(
-                    having(rows, kind=kind, loss=loss, width=width),
-                    _rank_share,
-                    "layers",
-                    CELL,
-                    f"width {width} C",
-                    colour,
-                )
-                for colour, width in enumerate(numbers["config"]["widths"])
-            ),
+            "layers",
+            CELL,
+            [
+                (having(rows, kind=kind, loss=loss, width=width), _rank_share, f"width {width} C")
+                for width in widths
+            ],
         )
-        for kind in get_args(Kind)
-        for loss in get_args(DeepLoss)
+        for kind, loss in product(get_args(Kind), get_args(DeepLoss))
     )
-    if not any(line.x for panel in panels for line in panel.series):
-        return []
-    return [
-        Picture(
-            "sukenik2024_depth",
-            "Rank that descent finds in deep unconstrained models",
-            panels,
-            2,
-            "Lines: mean over the runs that classify every class correctly, over all starts and "
-            "weight decays. Bands: from the smallest to the largest mean of a seed. Collapse has "
-            "rank 1 or (C − 1)/C in these units.",
-        )
-    ]
+    caption = (
+        "Lines: mean over the runs that classify every class correctly, over all starts and weight "
+        "decays. Bands: from the smallest to the largest mean of a seed. Collapse has rank 1 or "
+        "(C − 1)/C in these units."
+    )
+    title = "Rank that descent finds in deep unconstrained models"
+    return if_drawn(Picture("sukenik2024_depth", title, panels, 2, caption))
 
 
 def _rank_share(row: Row) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from scipy.optimize import minimize_scalar
-from torch import Tensor
+from torch.nn.functional import pad
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import holds_if, relative_error
@@ -50,15 +50,11 @@ def on_graph(classes: int, layers: int) -> Build:
     def build(size: float) -> Factors:
         norm_each = (size * math.prod(norms)) ** (1 / len(parts))
         scaled = [part * (norm_each / norm) for part, norm in zip(parts, norms, strict=True)]
-        return [_padded(part, classes) for part in scaled]
+        return [
+            pad(part, (0, classes - part.shape[1], 0, classes - part.shape[0])) for part in scaled
+        ]
 
     return build
-
-
-def _padded(part: Tensor, size: int) -> Tensor:
-    full = torch.zeros(size, size, dtype=torch.float64)
-    full[: part.shape[0], : part.shape[1]] = part
-    return full
 
 
 def best_value(build: Build, classes: int, layers: int, decay: float) -> float:

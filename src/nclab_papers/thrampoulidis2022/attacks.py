@@ -1,11 +1,11 @@
 """Test data of thrampoulidis2022; the numbers come from the experiment of fang2021."""
 
 from nclab.claims.attacks import Attacks, change_where, swap, unchanged, weakened
-from nclab_papers.fang2021.attacks import scaled_distances
+from nclab_papers.fang2021.attacks import SCALED_DISTANCES
 
 CLAIM = "thrampoulidis2022/networks-follow-seli"
 ATTACKS = Attacks(
     spoiled={CLAIM: change_where("networks", "from_seli", 0.5)},
     shuffled={CLAIM: swap("networks", "from_etf", "from_seli")},
-    wrong_code={CLAIM: (unchanged, weakened(scaled_distances))},
+    wrong_code={CLAIM: (unchanged, weakened(SCALED_DISTANCES))},
 )

@@ -21,7 +21,7 @@ from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
 from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Panel, Picture, Series
+from nclab.figures.picture import Picture
 from nclab.training.fleet.recipe import Optimizer
 from nclab.training.sweep import SweepConfig
 from nclab_papers.shared.measures import collapse
@@ -44,7 +44,7 @@ from nclab_papers.shared.rows import (
     slopes,
     within,
 )
-from nclab_papers.shared.study import band, numbers_of, trained
+from nclab_papers.shared.study import band_panel, if_drawn, train_and_measure
 
 DECAYS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0)
 USUAL = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
@@ -128,9 +128,9 @@ def run(
 
     The column `rate` is the rate of SGD in the same cell; adaptive optimisers used a tenth of it.
     """
-    fleets = arms(config, seeds)
-    rows = trained(fleets, config.networks, collapse, out=out, engine=engine)
-    return numbers_of(config, seeds, rows)
+    return train_and_measure(
+        config, arms(config, seeds), collapse, seeds=seeds, out=out, engine=engine
+    )
 
 
 def tables(numbers: Numbers) -> list[Table]:
@@ -155,56 +155,33 @@ def tables(numbers: Numbers) -> list[Table]:
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return NC1, NC2 and NC3 against weight decay, and NC0 of AdamW by the number of classes."""
-    rows = as_rows(numbers)
-    panels = [
-        Panel(
-            title,
-            "weight decay",
-            f"log10 {title}",
-            tuple(
-                _line(having(rows, optimizer=name), log10(column), label, colour)
-                for colour, (name, label) in enumerate(OPTIMIZERS.items())
-            ),
-            x_scale="log",
-        )
-        for column, title in (("nc1", "NC1"), ("nc2", "NC2"), ("nc3", "NC3"))
-    ]
-    panels.append(
-        Panel(
-            "NC0 of AdamW",
-            "weight decay",
-            "NC0",
-            tuple(
-                _line(
-                    having(rows, optimizer="adamw", classes=classes),
-                    plain("nc0"),
-                    f"C = {classes}",
-                    colour,
-                )
-                for colour, classes in enumerate(numbers["config"]["classes"])
-            ),
-            x_scale="log",
-        )
+    decayed = [row for row in as_rows(numbers) if row["weight_decay"] > 0]
+    panel = partial(
+        band_panel, x_label="weight decay", along="weight_decay", keys=CELL, x_scale="log"
     )
-    if not any(line.x for panel in panels for line in panel.series):
-        return []
-    return [
-        Picture(
-            "zhao2026_optimizers",
-            "Collapse by optimiser and weight decay",
-            tuple(panels),
-            2,
-            "Lines: mean over the networks with training accuracy 0.99 or more. Bands: from the "
-            "smallest to the largest mean of a seed. SGD, Adam and sign descent add weight decay "
-            "to the gradient; SGDW and AdamW subtract it from the weights.",
+    panels = [
+        panel(
+            title,
+            y_label=f"log10 {title}",
+            lines=[
+                (having(decayed, optimizer=name), log10(title.lower()), label)
+                for name, label in OPTIMIZERS.items()
+            ],
         )
+        for title in ("NC1", "NC2", "NC3")
     ]
-
-
-def _line(rows: Sequence[Row], value: Value, label: str, colour: int) -> Series:
-    """Return a line over the weight decays above 0."""
-    decayed = [row for row in rows if row["weight_decay"] > 0]
-    return band(decayed, value, "weight_decay", CELL, label, colour)
+    of_adamw = [
+        (having(decayed, optimizer="adamw", classes=classes), plain("nc0"), f"C = {classes}")
+        for classes in numbers["config"]["classes"]
+    ]
+    panels.append(panel("NC0 of AdamW", y_label="NC0", lines=of_adamw))
+    caption = (
+        "Lines: mean over the networks with training accuracy 0.99 or more. Bands: from the "
+        "smallest to the largest mean of a seed. SGD, Adam and sign descent add weight decay to "
+        "the gradient; SGDW and AdamW subtract it from the weights."
+    )
+    title = "Collapse by optimiser and weight decay"
+    return if_drawn(Picture("zhao2026_optimizers", title, tuple(panels), 2, caption))
 
 
 study_claim = partial(claim, needs="zhao2026_optimizers", figure="zhao2026_optimizers")

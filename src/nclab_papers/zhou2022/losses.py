@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
@@ -26,13 +24,13 @@ from nclab.claims.statements import holds_if
 from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Panel, Picture
+from nclab.figures.picture import Picture
 from nclab.text import number
 from nclab.theory.targets.closed_forms import simplex_gap
 from nclab.theory.targets.dispatch import target
 from nclab.training.fleet import Recipe
 from nclab.training.sweep import SweepConfig, TrainedNetwork
-from nclab_papers.shared.measures import LastLayer, collapse_of, read, rounded
+from nclab_papers.shared.measures import LastLayer, collapse, read, rounded
 from nclab_papers.shared.networks import FieldData, FieldNetworks
 from nclab_papers.shared.rows import (
     BySeed,
@@ -50,9 +48,7 @@ from nclab_papers.shared.rows import (
     together,
     within,
 )
-from nclab_papers.shared.study import band, numbers_of, trained
-
-Array = NDArray[np.float64]
+from nclab_papers.shared.study import band_panel, if_drawn, minimise_freely, train_and_measure
 
 FIRST = "cross_entropy"
 """Loss with which the other losses are compared."""
@@ -118,9 +114,9 @@ def recipe_of(config: Config, loss: str) -> dict[str, Any]:
 def measure(trained_network: TrainedNetwork) -> dict[str, Any]:
     """Measure collapse, held-out accuracy, and the logit gap with its prediction."""
     last = LastLayer(trained_network)
-    collapse = collapse_of(last)
+    metrics = collapse(last)
     names = ("accuracy", "nc0", "nc1", "nc2", "nc3")
-    numbers: dict[str, Any] = {name: collapse[name] for name in names}
+    numbers: dict[str, Any] = {name: metrics[name] for name in names}
     test = trained_network.test
     if test is not None:
         _, logits = read(trained_network.model, test.inputs)
@@ -181,8 +177,7 @@ def run(
         for classes in config.classes
         for loss in LOSSES
     ]
-    rows = trained(fleets, config.networks, measure, out=out, engine=engine)
-    return numbers_of(config, seeds, rows)
+    return train_and_measure(config, fleets, measure, seeds=seeds, out=out, engine=engine)
 
 
 def tables(numbers: Numbers) -> list[Table]:
@@ -212,30 +207,23 @@ def pictures(numbers: Numbers) -> list[Picture]:
         ("Logit gap", "log10(measured / predicted)", gap_error),
     )
     panels = tuple(
-        Panel(
+        band_panel(
             title,
             "weight decay",
             y_label,
-            tuple(
-                band(having(rows, loss=loss), value, "weight_decay", CELL, label, colour)
-                for colour, (loss, label) in enumerate(LOSSES.items())
-            ),
+            "weight_decay",
+            CELL,
+            [(having(rows, loss=loss), value, label) for loss, label in LOSSES.items()],
             x_scale="log",
         )
         for title, y_label, value in quantities
     )
-    if not any(line.x for panel in panels for line in panel.series):
-        return []
-    return [
-        Picture(
-            "zhou2022_losses",
-            "Five losses: collapse, generalisation and logit gap",
-            panels,
-            3,
-            "Lines: mean over the cells in which the networks of all losses have training accuracy "
-            "0.99 or more. Bands: from the smallest to the largest mean of a seed.",
-        )
-    ]
+    caption = (
+        "Lines: mean over the cells in which the networks of all losses have training accuracy "
+        "0.99 or more. Bands: from the smallest to the largest mean of a seed."
+    )
+    title = "Five losses: collapse, generalisation and logit gap"
+    return if_drawn(Picture("zhou2022_losses", title, panels, 3, caption))
 
 
 def gap_error(row: Row) -> float:
@@ -327,18 +315,11 @@ def smoothed_gap(classes: int, decay: float, smoothing: float, *, seed: int = 0)
     C = classes
     labels = torch.arange(C)
 
-    def function(x: Array) -> tuple[float, Array]:
-        theta = torch.tensor(x, requires_grad=True)
-        W, H = theta.view(2, C, C)
-        loss = torch.nn.functional.cross_entropy((W @ H).T, labels, label_smoothing=smoothing)
-        value = loss + decay / 2 * W.square().sum() + decay / (2 * C) * H.square().sum()
-        (gradient,) = torch.autograd.grad(value, theta)
-        return float(value.detach()), gradient.numpy()
+    def loss(W: Tensor, H: Tensor) -> Tensor:
+        fit = torch.nn.functional.cross_entropy((W @ H).T, labels, label_smoothing=smoothing)
+        return fit + decay / 2 * W.square().sum() + decay / (2 * C) * H.square().sum()
 
-    start = np.random.default_rng(seed).standard_normal(2 * C * C)
-    options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-12, "maxcor": 40}
-    end = minimize(function, start, jac=True, method="L-BFGS-B", options=options).x
-    W, H = end.reshape(2, C, C)
+    W, H = minimise_freely(loss, C, seed=seed)
     logits = W @ H
     gaps = np.diag(logits) - (logits.sum(0) - np.diag(logits)) / (C - 1)
     return float(gaps.min())

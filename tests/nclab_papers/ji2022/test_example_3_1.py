@@ -15,7 +15,6 @@ from nclab_papers.ji2022.example_3_1 import (
     family_change,
     family_point,
     gradient_coefficient,
-    printed_gradient_coefficient,
 )
 from tests.ulpm.golden import GOLDEN
 
@@ -43,7 +42,7 @@ def test_the_gradient_is_parallel_to_the_point(scale: float) -> None:
 
 def test_the_printed_coefficient_differs() -> None:
     assert gradient_coefficient(1.0) == pytest.approx(FACTS["coefficient"], abs=5e-8)
-    printed = printed_gradient_coefficient(1.0)
+    printed = gradient_coefficient(1.0, printed=True)
     assert printed == pytest.approx(FACTS["printed_coefficient"], abs=5e-8)
 
 

@@ -20,8 +20,9 @@ from nclab.figures.picture import Panel
 from nclab.figures.plotly_renderer import plotly_figure
 from nclab.text import as_text
 from nclab.training.data import fashion_mnist
+from nclab.ulpm.trajectory import QUANTITIES
 from nclab_papers.ji2022 import fig3, vgg_training
-from nclab_papers.ji2022.fig3 import LAWS, QUANTITIES, advantage, fall, held_out, panels
+from nclab_papers.ji2022.fig3 import LAWS, advantage, fall, held_out, panels
 from nclab_papers.ji2022.vgg_training import Config
 from tests.nclab_papers.ji2022.test_vgg_training import TINY
 

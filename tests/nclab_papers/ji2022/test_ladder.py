@@ -12,8 +12,8 @@ from nclab.claims.tables import for_terminal
 from nclab.errors import NclabError
 from nclab.figures.matplotlib_renderer import draw
 from nclab.text import as_text
+from nclab.ulpm.trajectory import QUANTITIES
 from nclab_papers.ji2022 import fig3, ladder, vgg_training
-from nclab_papers.ji2022.fig3 import QUANTITIES
 from nclab_papers.ji2022.ladder import PRESETS, RUNGS, Config, Rung, trend
 from tests.nclab_papers.ji2022.test_fig3 import IN_PROCESS
 from tests.nclab_papers.ji2022.test_vgg_training import TINY

@@ -9,7 +9,7 @@ from nclab.errors import DataError
 from nclab.measurement import measure_features
 from nclab.training.models.mlp import MLP
 from nclab.training.sweep.rows_only import TrainedNetwork
-from nclab_papers.shared.measures import LastLayer, collapse, raw_nc3
+from nclab_papers.shared.measures import LastLayer, collapse
 from nclab_papers.shared.networks import FieldNetworks
 
 TINY = FieldNetworks(width=12, layers=3, samples=60, epochs=2, batch=20, workers=0)
@@ -42,7 +42,6 @@ def test_numbers_are_those_of_a_measurement() -> None:
     assert found["nc3"] == pytest.approx(math.sqrt(whole.nc3_frobenius), rel=1e-4)
     W, M = head.weight.detach().double(), LastLayer(one).moments.means
     assert found["raw_nc3"] == pytest.approx(float((W / W.norm() - M / M.norm()).norm()), rel=1e-4)
-    assert raw_nc3(LastLayer(one).moments, M) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_decay_of_features_makes_both_penalties_equal() -> None:

@@ -1,4 +1,4 @@
-"""Fixtures: a small data set in place of FashionMNIST."""
+"""A small data set in place of FashionMNIST."""
 
 from pathlib import Path
 
@@ -10,8 +10,9 @@ from tests.training.data.idx_files import write_small
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the published files by 100 random images."""
+    """Replace the published files by 100 random images for training and 100 for testing."""
     folder = tmp_path / "images"
-    for key, file in write_small(folder, zipped=False, size=100).items():
-        monkeypatch.setitem(FILES, key, file)
+    for part in ("train", "test"):
+        for key, file in write_small(folder, zipped=True, size=100, part=part).items():
+            monkeypatch.setitem(FILES, key, file)
     monkeypatch.setenv("NCLAB_DATA", str(folder))
