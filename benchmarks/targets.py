@@ -21,7 +21,7 @@ from nclab.theory.certificates.count_aware import (
     residual_bound,
     residual_objective,
 )
-from nclab.theory.targets.program import critical_weight, with_weight
+from nclab.theory.targets.program import critical_weight
 from nclab.theory.targets.program_solver import solve
 from nclab.theory.targets.search import program_of_classes
 
@@ -106,7 +106,7 @@ def _attack_setting(rng: np.random.Generator, slacks: Slacks) -> None:
     most = critical_weight(base)
     path = []
     for share in (0.5, 0.1, 0.02, 0.003):
-        program = with_weight(base, most * share)
+        program = replace(base, weight=most * share)
         optimum = solve(program, gap=1e-6)
         path.append((program.weight, optimum.lower, optimum.point.common.numpy()))
     targets = T[:, labels]

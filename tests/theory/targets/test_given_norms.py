@@ -1,6 +1,7 @@
 """The path of optima behind every measurement, against each optimum solved alone."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from nclab.theory.targets import program_solver
 from nclab.theory.targets.descent import descend
 from nclab.theory.targets.distance import gram_distance
 from nclab.theory.targets.given_norms import LAST, STEP, TargetPath, target_path
-from nclab.theory.targets.program import with_weight
 from nclab.theory.targets.program_solver import solve
 from nclab.theory.targets.setting import factor_grams
 
@@ -79,7 +79,7 @@ def test_large_groups_are_solved_in_few_steps(
     path = TargetPath(tuple(round(1280 * 256 ** (-k / 39)) for k in range(40)) * 25, biased)
     solution = path._solved_at(12)
     assert sum(steps) <= 400
-    relaxed = solve(with_weight(path.program, solution.weight), gap=1e-9)
+    relaxed = solve(replace(path.program, weight=solution.weight), gap=1e-9)
     assert relaxed.objective - solution.lower < 1e-7 * relaxed.objective
 
 

@@ -13,7 +13,7 @@ from nclab.theory.targets.deep_linear import shape_value, shapes
 from nclab.theory.targets.deep_relu import _end as end
 from nclab.theory.targets.deep_relu import deep_relu, from_plane
 from nclab.theory.targets.limits import best_margin, limit_grams, softmax_code, softmax_margin
-from nclab.theory.targets.program import nuclear_norm, program_of_counts, with_weight
+from nclab.theory.targets.program import nuclear_norm, program_of_counts
 from nclab.theory.targets.program_solver import solve
 from nclab.theory.targets.result import cosines
 from nclab.theory.targets.search import _random_start as start
@@ -87,7 +87,7 @@ def test_critical_ratio_of_class_averaged_norms(
         R = ratio + side * 0.6 * 10**-digits
         counts = torch.tensor([R] * large + [1.0] * small, dtype=torch.float64)
         program, _ = program_of_counts(counts, 0.0, metric=torch.ones_like(counts))
-        merging = with_weight(program, 1 / float(counts.sum()))
+        merging = replace(program, weight=1 / float(counts.sum()))
         norm = nuclear_norm(merging, solve(merging).point)
         assert (norm > (large + small) * size) == (side > 0)
 

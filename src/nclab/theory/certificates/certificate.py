@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
 """Names of the bounds that a record keeps."""
+VALUES = ("inter_upper", "fraction_inter_upper", "thesis_intra_lower", "thesis_inter_upper")
+"""Names of the bounds whose values `to_dict` also lists on their own."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,10 +93,7 @@ class Certificate(Printed):
             **{name: getattr(self, name) for name in names},
             "alignment_lower": self.fraction_alignment_lower.value,
             "intra_lower": self.fraction_intra_lower.value,
-            "inter_upper": self.inter_upper.value,
-            "fraction_inter_upper": self.fraction_inter_upper.value,
-            "thesis_intra_lower": self.thesis_intra_lower.value,
-            "thesis_inter_upper": self.thesis_inter_upper.value,
+            **{name: bounds[name].value for name in VALUES},
             "fraction": self.fraction,
             "thesis_delta": self.thesis_delta,
             "deviation_upper": self.deviation_upper.value,
@@ -119,25 +118,21 @@ class Certificate(Printed):
         (True, None, dict_keys(['inter_upper', 'thesis_intra_lower']))
         """
         bounds = {name: getattr(self, name) for name in RECORDED}
+        counted: dict[str, Any] = {}
+        if self.count_aware is not None:
+            counted = {
+                "samples_excess_loss": self.count_aware.excess_loss,
+                "within_upper": _valid_value(self.count_aware.within_upper),
+                "within_share": None
+                if self.measured is None
+                else self.measured.get("within_share"),
+            }
         return {
             "excess_loss": self.excess_loss,
-            **{name: bound.value if bound.valid else None for name, bound in bounds.items()},
+            **{name: _valid_value(bound) for name, bound in bounds.items()},
             "class_intra_lower": _listed(self.class_intra_lower),
-            **self._recorded_counts(),
+            **counted,
             "reasons": {name: bound.reason for name, bound in bounds.items() if not bound.valid},
-        }
-
-    def _recorded_counts(self) -> dict[str, Any]:
-        """Return the bounds from the mean loss over samples; empty without counts."""
-        bounds = self.count_aware
-        if bounds is None:
-            return {}
-        within = bounds.within_upper
-        share = None if self.measured is None else self.measured.get("within_share")
-        return {
-            "samples_excess_loss": bounds.excess_loss,
-            "within_upper": within.value if within.valid else None,
-            "within_share": share,
         }
 
     def __rich__(self) -> Any:
@@ -186,8 +181,7 @@ def certificate_table(certificate: Certificate) -> Group:
     table.add_column("at collapse", justify="right", style="dim")
     for row in _rows(certificate, measured):
         table.add_row(*(row if measured is not None else (*row[:2], *row[3:])))
-    names = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
-    reasons = [(name, getattr(certificate, name).reason) for name in names]
+    reasons = [(name, getattr(certificate, name).reason) for name in RECORDED]
     lines = [Text(f"– {name}: {reason}", style="dim") for name, reason in reasons if reason]
     return Group(*map(Text, _header_lines(certificate)), table, *lines, Text(in_words(certificate)))
 
@@ -228,63 +222,44 @@ def in_words(certificate: Certificate) -> str:
     >>> print(in_words(certify(10, 2.0, 2.5, 2.0)))
     At this loss no single class is guaranteed anything: a whole class could be lost.
     """
-    alignment = certificate.fraction_alignment_lower
-    first = NO_CLASS
-    if alignment.valid and alignment.value is not None:
-        first = _class_sentences(certificate, alignment.value)
-    return " ".join(
-        part
-        for part in (first, _class_loss_sentence(certificate), _sample_sentence(certificate))
-        if part
-    )
+    alignment = _valid_value(certificate.fraction_alignment_lower)
+    text = NO_CLASS if alignment is None else _class_sentences(certificate, alignment)
+    by_class, by_samples = certificate.class_intra_lower, certificate.count_aware
+    if by_class is not None and (mean := float(by_class.mean())) > 0:
+        text += (
+            f" By the measured loss of each class, the intra-class cosine is at least {_down(mean)}"
+            " on average over classes."
+        )
+    within = None if by_samples is None else _valid_value(by_samples.within_upper)
+    if within is not None:
+        text += (
+            f" Over all samples, at most {_up(within)} of the squared feature norm is within "
+            "classes."
+        )
+    return text
 
 
-def _class_loss_sentence(certificate: Certificate) -> str:
-    """Return what the measured losses of the classes guarantee on average."""
-    if certificate.class_intra_lower is None:
-        return ""
-    mean = float(certificate.class_intra_lower.mean())
-    if mean <= 0:
-        return ""
-    return (
-        f"By the measured loss of each class, the intra-class cosine is at least {_down(mean)} "
-        "on average over classes."
-    )
-
-
-def _sample_sentence(certificate: Certificate) -> str:
-    """Return what holds for all samples together, whatever the counts."""
-    bounds = certificate.count_aware
-    if bounds is None or not bounds.within_upper.valid or bounds.within_upper.value is None:
-        return ""
-    return (
-        f"Over all samples, at most {_up(bounds.within_upper.value)} of the squared feature "
-        "norm is within classes."
-    )
+def _valid_value(bound: Bound) -> float | None:
+    """Return the number of a valid bound, or None."""
+    return bound.value if bound.valid else None
 
 
 def _class_sentences(certificate: Certificate, alignment: float) -> str:
     """Return what holds for every class, or for a share of the classes and pairs."""
-    intra = certificate.fraction_intra_lower
-    subject = (
-        "Every class"
-        if certificate.fraction == 1
-        else f"{_percent(certificate.fraction)} of the classes"
-    )
+    share = _percent(certificate.fraction)
+    subject = "Every class" if certificate.fraction == 1 else f"{share} of the classes"
     text = f"{subject}: the mean feature has cosine at least {_down(alignment)} with its classifier"
-    if intra.valid and intra.value is not None:
-        text += f", and two features have cosine at least {_down(intra.value)} on average"
-    text += "."
-    inter = certificate.inter_upper
-    if inter.valid and inter.value is not None:
-        text += f" Features of any two classes have cosine at most {_up(inter.value)} on average."
+    if (intra := _valid_value(certificate.fraction_intra_lower)) is not None:
+        text += f", and two features have cosine at least {_down(intra)} on average"
+    if (inter := _valid_value(certificate.inter_upper)) is not None:
+        text += f". Features of any two classes have cosine at most {_up(inter)} on average."
     else:
-        text += " No cosine between two classes is guaranteed."
-    inter_some = certificate.fraction_inter_upper
-    if certificate.fraction < 1 and inter_some.valid and inter_some.value is not None:
+        text += ". No cosine between two classes is guaranteed."
+    inter = _valid_value(certificate.fraction_inter_upper)
+    if certificate.fraction < 1 and inter is not None:
         text += (
-            f" In {_percent(certificate.fraction)} of the pairs of classes, features have cosine "
-            f"at most {_up(inter_some.value)} on average."
+            f" In {share} of the pairs of classes, features have cosine at most {_up(inter)} on "
+            "average."
         )
     return text
 
@@ -295,13 +270,10 @@ def _rows(certificate: Certificate, measured: Mapping[str, float | None] | None)
     def measured_text(name: str) -> str:
         return number(measured.get(name), near=1.0) if measured is not None else ""
 
-    share, thesis = (
-        f" ({_percent(certificate.fraction)})",
-        _cell(certificate.thesis_intra_lower, ">="),
-    )
-    alignment, intra = (
-        _cell(bound, ">=") for bound in (certificate.alignment_lower, certificate.intra_lower)
-    )
+    share = f" ({_percent(certificate.fraction)})"
+    thesis = _cell(certificate.thesis_intra_lower, ">=")
+    alignment = _cell(certificate.alignment_lower, ">=")
+    intra = _cell(certificate.intra_lower, ">=")
     thesis_all = thesis if certificate.fraction == 1 else ""
     rows = [
         _Row("alignment, all classes", alignment, measured_text("nc3_alignment_min")),
@@ -315,9 +287,8 @@ def _rows(certificate: Certificate, measured: Mapping[str, float | None] | None)
         mean = float(certificate.class_intra_lower.mean())
         bound = f">= {_low(mean)}" if mean > 0 else "none"
         rows.append(_Row("intra cosine, class mean", bound, measured_text("mean_intra")))
-    inter, thesis = (
-        _cell(bound, "<=") for bound in (certificate.inter_upper, certificate.thesis_inter_upper)
-    )
+    inter = _cell(certificate.inter_upper, "<=")
+    thesis = _cell(certificate.thesis_inter_upper, "<=")
     ideal = number(-1 / (certificate.num_classes - 1))
     leading = f"{thesis} (leading terms)" if certificate.fraction == 1 else ""
     rows.append(_Row("inter cosine, all pairs", inter, measured_text("max_inter"), leading, ideal))

@@ -108,7 +108,10 @@ def _certificate(
     """Return the certificate of a mean over classes."""
     rho = alignment_lower(inputs)
     intra = intra_lower(inputs, rho)
-    alignment, intra_bound = _means_bounds(rho, intra)
+    route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
+    alignment = _bound(rho, LOST, "pan2023, Eq. (2.21)")
+    reason = LOST if rho <= 0 else "vacuous"
+    intra_bound = _bound(intra.value, reason, f"pan2023, Thm 2.3.1 ({route})")
     inter, proof = _inter(inputs, rho, intra.value, pairs)
     some_alignment, some_intra, some_inter = alignment, intra_bound, inter
     if delta is not None:
@@ -144,14 +147,6 @@ def _certificate(
         class_alignment_lower=None if by_class is None else np.maximum(by_class[0], rho),
         class_intra_lower=None if by_class is None else np.maximum(by_class[1], intra.value),
     )
-
-
-def _means_bounds(rho: float, intra: IntraBound) -> tuple[Bound, Bound]:
-    """Return the bounds on alignment and intra-class cosine of every class."""
-    route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
-    reason = LOST if rho <= 0 else "vacuous"
-    alignment = _bound(rho, LOST, "pan2023, Eq. (2.21)")
-    return alignment, _bound(intra.value, reason, f"pan2023, Thm 2.3.1 ({route})")
 
 
 def _fraction_means(

@@ -50,8 +50,6 @@ def class_bounds(
 
     The result is None if no class arrays are given.
 
-    Return None if no class arrays are given.
-
     $$\rho_c \ge \frac{g^{-1}(L_c)-\dot b_c}{\alpha_c\beta_c},\qquad \mathrm{intra}_c \ge R_c^2$$
 
     Source: pan2023, Thm 2.3.1
@@ -109,8 +107,9 @@ def _class_array(name: str, values: ArrayLike | None, num_classes: int) -> Float
         raise DataError(f"Expected {name} as numbers, got {values!r}.") from error
     if array.shape != (num_classes,):
         raise DataError(f"Expected {name} of shape ({num_classes},), got {array.shape}.")
-    if not (np.isfinite(array).all() and (array >= 0).all()):
-        bad = int(np.argmin(np.isfinite(array) & (array >= 0)))
+    valid = np.isfinite(array) & (array >= 0)
+    if not valid.all():
+        bad = int(np.argmin(valid))
         raise DataError(f"Expected finite {name} >= 0, got {array[bad]} for class {bad}.")
     return array
 

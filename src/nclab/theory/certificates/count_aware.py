@@ -1,7 +1,7 @@
 """What the training loss, a mean over samples, guarantees for any class counts and targets."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,8 +17,6 @@ from nclab.theory.targets.program import (
     evaluate,
     mean_entropy,
     nuclear_norm,
-    program_of_counts,
-    with_weight,
     zero_point,
 )
 from nclab.theory.targets.program_solver import MANY, Optimum, average_counts, lower_bound, solve
@@ -28,6 +26,7 @@ ROUNDING = 1e-15
 GRID = 160
 """Number of scales of the residuals that are tried, twenty a decade."""
 OWN = "the network's own probabilities"
+PROVES_NOTHING = f"vacuous: {OWN} prove nothing at its loss"
 SOURCE = "docs/certificates.md, any counts and targets"
 
 
@@ -51,13 +50,10 @@ class CountAwareBounds:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         plain = {name: value for name, value in vars(self).items() if isinstance(value, float)}
-        bounds = (self.alignment_lower, self.within_upper)
-        return {
-            **plain,
-            "proof": self.proof,
-            "alignment_lower": bounds[0].to_dict(),
-            "within_upper": bounds[1].to_dict(),
+        bounds = {
+            name: getattr(self, name).to_dict() for name in ("alignment_lower", "within_upper")
         }
+        return {**plain, "proof": self.proof, **bounds}
 
 
 def residual_bound(
@@ -164,16 +160,8 @@ def bounds_from_probabilities(
     slack = ROUNDING * (1 + math.log(C))
     reached = max((h - loss - slack) / k for h, k in zip(entropies, grid, strict=True))
     reached -= float((residual @ share).norm()) * bias_norm
-    rho = min(max(reached / (slope * norm), 0.0), 1.0) if slope * norm > 0 else 0.0
-    reason = "" if rho > 0 else "vacuous: the network's own probabilities prove nothing at its loss"
-    return CountAwareBounds(
-        loss=float(loss),
-        optimal_loss=min(lowest, float(loss)),
-        excess_loss=max(float(loss) - lowest, 0.0),
-        alignment_lower=Bound(rho, reason, SOURCE),
-        within_upper=Bound(1 - rho**2, reason, SOURCE),
-        proof=OWN,
-    )
+    ratio = reached / (slope * norm) if slope * norm > 0 else 0.0
+    return replace(_bounds(loss, lowest, ratio, PROVES_NOTHING), proof=OWN)
 
 
 def bounds_from_residuals(
@@ -194,19 +182,10 @@ def bounds_from_residuals(
     C = len(torch.as_tensor(moment))
     cost = _steepest(moment, samples) * math.sqrt(C * samples) * product
     lowest = max(entropies[0] - cost - bias, entropies[1]) - ROUNDING * (1 + math.log(C))
-    rho = min(max((entropies[0] - loss - bias) / max(cost, 1e-300), 0.0), 1.0)
-    reason = "" if rho > 0 else "vacuous: the network's own probabilities prove nothing at its loss"
-    return CountAwareBounds(
-        loss=float(loss),
-        optimal_loss=max(min(lowest, float(loss)), 0.0),
-        excess_loss=max(float(loss) - lowest, 0.0),
-        alignment_lower=Bound(rho, reason, SOURCE),
-        within_upper=Bound(
-            None, "needs targets that are the same for all samples of a class", SOURCE
-        ),
-        proof=OWN,
-        soft=True,
-    )
+    ratio = (entropies[0] - loss - bias) / max(cost, 1e-300)
+    bounds = _bounds(loss, lowest, ratio, PROVES_NOTHING)
+    reason = "needs targets that are the same for all samples of a class"
+    return replace(bounds, within_upper=Bound(None, reason, SOURCE), proof=OWN, soft=True)
 
 
 def count_aware_bounds(
@@ -233,6 +212,7 @@ def count_aware_bounds(
     >>> round(bounds.optimal_loss, 8), round(bounds.within_upper.value, 3)
     (0.26746353, 0.101)
     """
+    from nclab.theory.targets.search import program_of_setting
     from nclab.theory.targets.setting import check_setting
 
     for name, value in (("alpha * beta", product), ("loss", loss)):
@@ -241,12 +221,7 @@ def count_aware_bounds(
     setting = check_setting(
         None, counts, norms=(1.0, product), bias=0.0 if bias else None, targets=targets
     )
-    if targets is None:
-        program, _ = program_of_counts(setting.counts, 0.0, bias=setting.bias)
-    else:
-        from nclab.theory.targets.search import program_of_classes
-
-        program = program_of_classes(setting, 0.0)
+    program, _ = program_of_setting(setting, 0.0)
     norm = setting.norm
     lowest = _least(program, norm)
     if loss < lowest * (1 - TOLERANCE * (1 + product)):
@@ -255,26 +230,29 @@ def count_aware_bounds(
             f"allow no mean loss below {lowest:.6g}. Are alpha and loss means over all samples?"
         )
     needed = _needed(program, max(loss, lowest))
-    rho = min(max(needed / norm, 0.0), 1.0)
     zero_loss = evaluate(program, zero_point(program)).loss
     why = "features that are zero reach this loss"
     why = why if loss >= zero_loss else "the norm that this loss needs is too large to compute"
-    reason = "" if rho > 0 else f"vacuous: {why}"
+    bounds = _bounds(loss, lowest, needed / norm, f"vacuous: {why}")
+    return replace(bounds, optimal_loss=lowest, soft=targets is not None)
+
+
+def _bounds(loss: float, lowest: float, ratio: float, reason: str) -> CountAwareBounds:
+    """Return the bounds for a smallest loss and a ratio of norms; 0 or less has the reason."""
+    rho = min(max(ratio, 0.0), 1.0)
+    reason = "" if rho > 0 else reason
     return CountAwareBounds(
         loss=float(loss),
-        optimal_loss=lowest,
+        optimal_loss=max(min(lowest, float(loss)), 0.0),
         excess_loss=max(float(loss) - lowest, 0.0),
         alignment_lower=Bound(rho, reason, SOURCE),
         within_upper=Bound(1 - rho**2, reason, SOURCE),
-        soft=targets is not None,
     )
 
 
 def _least(program: Program, norm: float) -> float:
     """Return the dual's lower bound on the loss at a given norm."""
-    solved = _at(
-        program, lambda solved_program, optimum: nuclear_norm(solved_program, optimum.point), norm
-    )
+    solved = _at(program, lambda weighted, optimum: nuclear_norm(weighted, optimum.point), norm)
     if solved is None and bool((program.own_target == 1).all()):
         return 0.0  # hard targets: the loss is below the smallest computable one
     if solved is None:  # the entropy of the targets is reached at smaller norms
@@ -289,9 +267,7 @@ def _needed(program: Program, loss: float) -> float:
     zero_loss = evaluate(program, zero_point(program)).loss
     if loss >= zero_loss:
         return 0.0
-    solved = _at(
-        program, lambda solved_program, optimum: zero_loss / optimum.loss - 1, zero_loss / loss - 1
-    )
+    solved = _at(program, lambda _, optimum: zero_loss / optimum.loss - 1, zero_loss / loss - 1)
     if solved is None:
         return 0.0
     solved_program, optimum = solved
@@ -315,7 +291,7 @@ def _at(program: Program, measure: Any, value: float) -> tuple[Program, Optimum]
     solved: list[tuple[Program, Optimum]] = []
 
     def measure_at(weight: float) -> float:
-        weighted = with_weight(program if rough is None else rough, weight)
+        weighted = replace(program if rough is None else rough, weight=weight)
         start = solved[-1][1].point if solved else None
         solved.append((weighted, solve(weighted, start, gap=1e-9)))
         return float(measure(*solved[-1]))
@@ -325,5 +301,5 @@ def _at(program: Program, measure: Any, value: float) -> tuple[Program, Optimum]
         return None
     if rough is None:
         return solved[-1]
-    weighted = with_weight(program, weight)
+    weighted = replace(program, weight=weight)
     return weighted, solve(weighted)

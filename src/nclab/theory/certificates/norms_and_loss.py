@@ -101,11 +101,8 @@ def norms_and_loss(
             raise DataError(f"Expected a positive finite {name}, got {value}.")
     if as_number("bias norm", bias_norm) < 0:
         raise DataError(f"Expected a finite bias norm >= 0, got {bias_norm}.")
-    alpha, beta, loss = (
-        float(alpha),
-        float(beta),
-        float(loss),
-    )  # inputs may be tensors with one element
+    # Inputs may be tensors with one element.
+    alpha, beta, loss = float(alpha), float(beta), float(loss)
     product = alpha * beta
     if not SMALLEST_PRODUCT < product < 1 / SMALLEST_PRODUCT:
         raise DataError(

@@ -41,22 +41,16 @@ def shapes(num_classes: int) -> list[Geometry]:
     return geometries
 
 
-def best_size(
-    cost: Callable[[float], float], most: float, *, lowest: float = 0.0
-) -> tuple[float, float]:
-    """Return the size in [lowest, most] with the smallest cost, and that cost.
+def best_size(cost: Callable[[float], float], most: float) -> tuple[float, float]:
+    """Return the size in [0, most] with the smallest cost, and that cost.
 
     A scan over a grid finds the region, a bounded minimiser refines the size.
     """
-    grid = [lowest + (most - lowest) * (k / GRID) for k in range(GRID + 1)]
-    best = min(grid, key=cost)
-    width = (most - lowest) / GRID
-    minimum = minimize_scalar(
-        cost, bounds=(max(lowest, best - width), best + width), options={"xatol": 1e-12}
-    )
-    return (
-        (float(minimum.x), float(minimum.fun)) if minimum.fun < cost(best) else (best, cost(best))
-    )
+    best = min((most * (k / GRID) for k in range(GRID + 1)), key=cost)
+    bounds = (max(0.0, best - most / GRID), best + most / GRID)
+    minimum = minimize_scalar(cost, bounds=bounds, options={"xatol": 1e-12})
+    size = float(minimum.x) if minimum.fun < cost(best) else best
+    return size, cost(size)
 
 
 def shape_value(setting: Setting, shape: Geometry, weight: float) -> tuple[float, float]:
@@ -75,10 +69,8 @@ def shape_value(setting: Setting, shape: Geometry, weight: float) -> tuple[float
 
     spread = float(shape.logits.max() - shape.logits.min())
     margin = float((shape.logits.diagonal()[0] - shape.logits[1:, 0]).min())
-    largest = (math.log(1 / weight) + math.log(setting.num_classes) + 10) / max(
-        margin, 0.02 * spread
-    )
-    return best_size(cost, largest)
+    largest = math.log(1 / weight) + math.log(setting.num_classes) + 10
+    return best_size(cost, largest / max(margin, 0.02 * spread))
 
 
 def solve_deep_linear(setting: Setting, weight: float) -> Solution:
@@ -94,7 +86,7 @@ def solve_deep_linear(setting: Setting, weight: float) -> Solution:
     objectives.append(f"{starts} random starts {solution.loss + solution.penalty:.9g}")
     notes = ("objectives: " + ", ".join(objectives),)
     if known:
-        size, value, shape = min(known, key=lambda one: one[1])
+        size, value, shape = min(known, key=lambda entry: entry[1])
         if value <= (solution.loss + solution.penalty) * (1 + 1e-9):
             return _of_shape(setting, shape, size, weight)._replace(
                 proof=f"lowest of known geometries and {starts} starts: no proof", notes=notes

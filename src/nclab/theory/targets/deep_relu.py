@@ -144,8 +144,10 @@ def deep_relu(num_classes: int, depth: int, decay: float, *, refine: bool = True
     if r is None or r < 4 or depth < 3:
         return DeepRelu(collapse, None, None)
     scale, graph = _graph(C, r, depth, decay)
-    refined = _refined(C, r, depth, decay, scale) if refine and scale else None
-    return DeepRelu(collapse, graph, refined)
+    if not (refine and scale):
+        return DeepRelu(collapse, graph, None)
+    starts = from_graph(C, r, depth, scale)
+    return DeepRelu(collapse, graph, min(_end(start, C, F, decay).value for start in starts))
 
 
 def vertices(num_classes: int) -> int | None:
@@ -158,26 +160,14 @@ def vertices(num_classes: int) -> int | None:
     return r if r * (r - 1) == 2 * num_classes else None
 
 
-def _cost(C: int, r: int, depth: int) -> float:
-    """Return the product of the squared norms of all factors at p = 1.
-
-    The first two factors enter with the nuclear norm of their product.
-    """
-    first = math.sqrt(2 * (r - 1)) + (r - 1) * math.sqrt(r - 2)
-    return C * (C * r / 4) * float(r) ** (depth - 3) * first**2
-
-
 def _graph(C: int, r: int, depth: int, decay: float, each: float = 1.0) -> tuple[float, float]:
     """Return logit and objective of the graph construction with `each` samples a class."""
     F = depth + 1
-    base = F / 2 * decay * (each * _cost(C, r, depth)) ** (1 / F)
+    first = math.sqrt(2 * (r - 1)) + (r - 1) * math.sqrt(r - 2)  # nuclear norm of two factors
+    squared_norms = C * (C * r / 4) * float(r) ** (depth - 3) * first**2  # of all factors at p = 1
+    base = F / 2 * decay * (each * squared_norms) ** (1 / F)
     # F/2 decay (K p^2)^(1/F); the loss is C (1 - p)^2 / (2 C).
     return best_size(lambda p: (1 - p) ** 2 / 2 + base * p ** (2 / F), 1.0)
-
-
-def _refined(C: int, r: int, depth: int, decay: float, scale: float) -> float:
-    """Return the objective after descent over the weights of a ReLU network from the graph."""
-    return min(_end(start, C, depth + 1, decay).value for start in from_graph(C, r, depth, scale))
 
 
 def _end(
@@ -209,13 +199,6 @@ def _end(
     with one_thread():
         tolerance = ROUGH if steps else 1e-15
         return descend(function, start, steps=steps or REFINING, tolerance=tolerance, memory=30)
-
-
-def _planes(C: int, depth: int) -> int:
-    """Return the number of starts from a plane; seven classes have one, without random sets."""
-    if not PLANE <= C <= SMALL or depth < 3:
-        return 0
-    return PLANES if C > PLANE else LONG
 
 
 def _read(chain: Tensor, each: float) -> Tensor:
@@ -265,7 +248,9 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solution:
     for seed in range(random):
         generator = torch.Generator().manual_seed(seed)
         starts.append(torch.randn(F * C * C, generator=generator).double())
-    planes = _planes(C, setting.depth)
+    planes = 0
+    if PLANE <= C <= SMALL and setting.depth >= 3:
+        planes = PLANES if C > PLANE else LONG  # seven classes have no random sets
     short_ends = [
         _end(start, C, F, weight, m, steps=SHORT)
         for start in from_plane(C, setting.depth, math.sqrt(m), seeds=range(planes))

@@ -1,7 +1,7 @@
 """L-BFGS for smooth functions of one vector, with few function calls.
 
-scipy's L-BFGS-B also passes the reference tests, in the same CPU time, but its last digits differ:
-distances to targets in existing records would no longer be reproduced exactly.
+scipy's L-BFGS-B also passes the reference tests, but its BLAS ignores `one_thread`: with two
+threads a search takes four times the CPU time, and its last digits depend on their number.
 """
 
 from collections import deque

@@ -27,11 +27,10 @@ from nclab.theory.targets.program import (
     critical_weight,
     evaluate,
     nuclear_norm,
-    program_of_counts,
 )
 from nclab.theory.targets.program_solver import initial_point, solve
 from nclab.theory.targets.result import Target, logits_are_zero
-from nclab.theory.targets.search import program_of_classes, search
+from nclab.theory.targets.search import program_of_setting, search
 from nclab.theory.targets.setting import CLOSED, Setting, Solution, check_setting, factor_grams
 from nclab.theory.targets.squared_error import solve_squared
 
@@ -237,27 +236,13 @@ def _deep(setting: Setting) -> Solution:
 def _program(setting: Setting) -> Solution:
     """Return the solution of the convex program for any counts, proved by its dual."""
     weight = 0.0 if setting.norms is not None else setting.weight
-    if setting.targets is None:
-        options = {
-            "smoothing": setting.smoothing,
-            "bias": setting.bias,
-            "focal_gamma": setting.focal_gamma,
-        }
-        program, group = program_of_counts(setting.counts, weight, metric=setting.metric, **options)
-    else:
-        program = program_of_classes(setting, weight)
-        group = torch.arange(setting.num_classes)
+    program, group = program_of_setting(setting, weight)
     if setting.focal_gamma:
         return _focal(setting, program, group)
     notes: tuple[str, ...] = ()
     if setting.norms is not None:
-        optimum_at_norms = least_loss(program, setting.norm)
-        point, lower, weight = (
-            optimum_at_norms.point,
-            optimum_at_norms.lower,
-            optimum_at_norms.weight,
-        )
-        notes += () if weight else ("smaller norms have the same loss",)
+        point, weight, _, lower, _ = least_loss(program, setting.norm)
+        notes = () if weight else ("smaller norms have the same loss",)
     else:
         optimum = solve(program)
         point, lower = optimum.point, optimum.lower

@@ -84,7 +84,7 @@ class TargetDistance(Printed):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; an undefined ratio is None."""
-        names = ("geometry", "means", "means_raw", "classifier", "classifier_raw", "excess_loss")
+        names = ("geometry", *DISTANCES, "excess_loss")
         rows = self.classifier_norm_ratios
         return {
             **{name: getattr(self, name) for name in names},
@@ -102,12 +102,7 @@ class TargetDistance(Printed):
         table = Table("distance of", header_style="bold")
         table.add_column("to the target", justify="right")
         table.add_column("to the ETF", justify="right")
-        for name, words in (
-            ("means", "class means, centred"),
-            ("means_raw", "class means"),
-            ("classifier", "classifier, centred"),
-            ("classifier_raw", "classifier"),
-        ):
+        for name, words in DISTANCES.items():
             table.add_row(words, number(getattr(self, name)), number(self.etf[name]))
         lines = [self.in_words()]
         for name_of_rows, ratios in (
@@ -123,12 +118,17 @@ class TargetDistance(Printed):
 
     def to_frame(self) -> "DataFrame":
         """Return a pandas table of the four distances, to the target and to the simplex ETF."""
-        rows = [
-            {"target": getattr(self, name), "etf": distance} for name, distance in self.etf.items()
-        ]
+        rows = [{"target": getattr(self, name), "etf": self.etf[name]} for name in self.etf]
         return as_frame(rows, index=list(self.etf))
 
 
+DISTANCES = {
+    "means": "class means, centred",
+    "means_raw": "class means",
+    "classifier": "classifier, centred",
+    "classifier_raw": "classifier",
+}
+"""Names of the four distances, and their labels in the table."""
 SAME = 1e-3
 """Largest difference of two distances that count as equal."""
 
@@ -156,48 +156,40 @@ def distance_to(
         raise DataError(f"Expected a target of {len(means)} classes, as measured, got one of {C}.")
     P = torch.eye(C, dtype=torch.float64) - 1 / C
     limit = target.setting.weight_decay == (0.0, 0.0)
-    etf: dict[str, float | None] = {}
-    distances: dict[str, float | None] = {}
-    ratios: list[Tensor | None] = []
+    etf: dict[str, float | None] = dict.fromkeys(DISTANCES)
+    distances: dict[str, float | None] = dict.fromkeys(DISTANCES)
+    ratios: dict[str, Tensor] = {}
     for name, rows, gram in (
         ("means", means, target.mean_gram),
         ("classifier", weight, target.classifier_gram),
     ):
         if rows is None:
-            for key in (name, f"{name}_raw"):
-                distances[key] = etf[key] = None
-            ratios.append(None)
             continue
         rows = rows.detach().double().cpu()
         measured = rows @ rows.T
-        centred = _centred(measured)
-        distances[name], etf[name] = (
-            gram_distance(centred, _centred(gram)),
-            gram_distance(centred, P),
-        )
-        distances[f"{name}_raw"], etf[f"{name}_raw"] = (
-            gram_distance(measured, gram),
-            gram_distance(measured, P),
-        )
+        centred, raw = _centred(measured), f"{name}_raw"
+        distances[name], etf[name] = (gram_distance(centred, G) for G in (_centred(gram), P))
+        distances[raw], etf[raw] = (gram_distance(measured, G) for G in (gram, P))
         ratio = rows.norm(dim=1) / gram.diagonal().clamp(min=0).sqrt()
-        ratios.append(ratio / ratio.mean() if limit else ratio)
-    assert ratios[0] is not None
+        ratios[name] = ratio / ratio.mean() if limit else ratio
     notes = []
     if limit:
         notes.append(
             "The target is a limit: norms are compared up to scale, and losses are not compared."
         )
         loss = None
-    if counts is not None and not _proportional(counts.detach().double().cpu(), target.counts):
-        notes.append(
-            "The target has other counts than the network, which will not reach this target."
-        )
+    if counts is not None:
+        sizes, expected = counts.detach().double().cpu(), target.counts
+        if not torch.allclose(sizes / sizes.sum(), expected / expected.sum(), rtol=1e-6, atol=0):
+            notes.append(
+                "The target has other counts than the network, which will not reach this target."
+            )
     return TargetDistance(
         geometry=target.geometry,
         etf=etf,
         apart=gram_distance(_centred(target.mean_gram), P),
-        mean_norm_ratios=ratios[0],
-        classifier_norm_ratios=ratios[1],
+        mean_norm_ratios=ratios["means"],
+        classifier_norm_ratios=ratios.get("classifier"),
         excess_loss=None if loss is None else loss - target.loss,
         notes=tuple(notes),
         **distances,
@@ -208,11 +200,6 @@ def _centred(gram: Tensor) -> Tensor:
     """Return P G P in one pass."""
     middle = gram.mean(0)
     return gram - middle - middle[:, None] + middle.mean()
-
-
-def _proportional(first: Tensor, second: Tensor) -> bool:
-    """Whether two vectors of counts are proportional."""
-    return bool(torch.allclose(first / first.sum(), second / second.sum(), rtol=1e-6, atol=0))
 
 
 def _finite(values: Tensor) -> list[float | None]:

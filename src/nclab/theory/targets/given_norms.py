@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,7 +19,6 @@ from nclab.theory.targets.program import (
     evaluate,
     nuclear_norm,
     program_of_counts,
-    with_weight,
 )
 from nclab.theory.targets.program_solver import (
     MANY,
@@ -59,13 +59,13 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
             guess = least_loss(average_counts(program), norm)
             if guess.weight:
                 near_weight = guess.weight
-                weighted = with_weight(average_counts(program), near_weight * 1.05)
+                weighted = replace(average_counts(program), weight=near_weight * 1.05)
                 moved = nuclear_norm(weighted, solve(weighted, gap=1e-6).point)
                 slope = (moved / norm - 1) / math.log(1.05)
         start: list[LogitPoint] = []
 
         def norm_at(weight: float) -> float:
-            weighted = with_weight(program, weight)
+            weighted = replace(program, weight=weight)
             optimum = solve(weighted, start[-1] if start and near_weight is None else None)
             start.append(optimum.point)
             return nuclear_norm(weighted, optimum.point)
@@ -89,7 +89,9 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
             point = LogitPoint(point.common * size, point.lift * size, point.bias)
             reached = norm
         loss = evaluate(program, point).loss
-        lower = lower_bound(with_weight(program, weight), point) - weight * norm if weight else loss
+        lower = (
+            lower_bound(replace(program, weight=weight), point) - weight * norm if weight else loss
+        )
         return LeastLoss(point, weight, loss, min(lower, loss), reached)
 
 
@@ -203,19 +205,18 @@ class TargetPath:
         if high > LAST:
             raise DataError(self._too_large(norm))
         above = self._solved_at(high)
-        below = (
-            self._solved_at(low)
-            if low
-            else above._replace(norm=0.0, parts=_zero_parts(above.parts))
-        )
+        if low:
+            below = self._solved_at(low)
+        else:  # the zero solution, with the same bias
+            zeros = above.parts[0], *(0 * part for part in above.parts[1:])
+            below = above._replace(norm=0.0, parts=zeros)
         share = (norm - below.norm) / max(above.norm - below.norm, 1e-300)
-        ends = (below, above)
         mixed = [(1 - share) * a + share * b for a, b in zip(below.parts, above.parts, strict=True)]
         bias = mixed[0]
         logits, left, right = (
             class_logits(LogitPoint(mixed[k], mixed[k + 1], bias), self.group) for k in (1, 3, 5)
         )
-        loss = max(0.0, *(point.lower - point.weight * norm for point in ends))
+        loss = max(0.0, *(point.lower - point.weight * norm for point in (below, above)))
         return Solution(
             logits=logits,
             bias=bias[self.group],
@@ -250,18 +251,13 @@ class TargetPath:
     def _solved_at(self, index: int) -> _PathPoint:
         """Return the solved optimum at one weight of the path."""
         if index not in self._solved:
-            weighted = with_weight(self.program, self.critical * STEP**index)
+            weighted = replace(self.program, weight=self.critical * STEP**index)
             size = self._simple(weighted.weight * self.size)[0]
             optimum = solve(weighted, initial_point(weighted, max(size, 1.0)), gap=1e-7)
             point, norm = optimum.point, nuclear_norm(weighted, optimum.point)
             parts = (point.bias, point.common, point.lift, *_grams(weighted, point))
             self._solved[index] = _PathPoint(weighted.weight, norm, optimum.lower, parts)
         return self._solved[index]
-
-
-def _zero_parts(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Return the parts of the zero solution; the bias stays."""
-    return parts[0], *(0 * part for part in parts[1:])
 
 
 def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:

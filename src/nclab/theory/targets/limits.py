@@ -1,6 +1,7 @@
 """The limit of no weight decay: SELI for imbalanced classes, softmax codes in few dimensions."""
 
 import math
+from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
@@ -109,12 +110,7 @@ def softmax_margin(rows: ArrayLike) -> float:
     1.0
     """
     W = np.asarray(rows, dtype=np.float64)
-    return min(_distance(W, k) for k in range(len(W)))
-
-
-def _distance(W: NDArray[np.float64], k: int) -> float:
-    """Return the distance of row k to the convex hull of the others."""
-    return float(np.linalg.norm(_nearest(W, k)))
+    return min(float(np.linalg.norm(_nearest(W, k))) for k in range(len(W)))
 
 
 def _nearest(W: NDArray[np.float64], k: int) -> NDArray[np.float64]:
@@ -183,10 +179,10 @@ def softmax_code(num_classes: int, dim: int, *, starts: int = 6, seed: int = 0) 
     """
     C, d = num_classes, dim
     best_margin(C, d)
-    codes = [code for code in (_construction(C, d),) if code is not None]
-    if not codes:
-        with one_thread():
-            codes = [_climbed(C, d, torch.Generator().manual_seed(seed + k)) for k in range(starts)]
+    if (code := _construction(C, d)) is not None:
+        return code
+    with one_thread():
+        codes = [_climbed(C, d, torch.Generator().manual_seed(seed + k)) for k in range(starts)]
     return max(codes, key=softmax_margin)
 
 
@@ -208,14 +204,11 @@ def _construction(C: int, d: int) -> Tensor | None:
         rows = [(p[k % 3], p[(k + 1) % 3], p[(k + 2) % 3]) for p in ones for k in range(3)]
         return torch.nn.functional.normalize(torch.tensor(rows, dtype=torch.float64))
     if (C, d) == (24, 4):
-        corners = [
-            [s if k == i else r if k == j else 0.0 for k in range(4)]
-            for i in range(4)
-            for j in range(i + 1, 4)
-            for s in (1.0, -1.0)
-            for r in (1.0, -1.0)
-        ]
-        return torch.nn.functional.normalize(torch.tensor(corners, dtype=torch.float64))
+        corners = torch.zeros(24, 4, dtype=torch.float64)
+        choices = product(combinations(range(4), 2), product((1.0, -1.0), repeat=2))
+        for corner, (axes, signs) in zip(corners, choices, strict=True):
+            corner[list(axes)] = torch.tensor(signs, dtype=torch.float64)
+        return torch.nn.functional.normalize(corners)
     return None
 
 

@@ -5,7 +5,7 @@ $M_{gg} = a_g I + b_{gg} 11^\top$ and $M_{gh} = b_{gh} 11^\top$ in blocks of gro
 numbers for G distinct counts.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -136,16 +136,8 @@ def symmetric_program(
     own_target = torch.full_like(counts, 1 - smoothing + smoothing / total)
     mass = (1 - smoothing) * torch.eye(len(counts)).to(counts)
     mass = mass + (smoothing / total) * sizes[:, None]
-    return Program(
-        counts,
-        sizes,
-        mass,
-        own_target,
-        counts if metric is None else metric,
-        weight,
-        bias,
-        focal_gamma,
-    )
+    metric = counts if metric is None else metric
+    return Program(counts, sizes, mass, own_target, metric, weight, bias, focal_gamma)
 
 
 def evaluate(program: Program, point: LogitPoint) -> LossAndGradient:
@@ -186,9 +178,7 @@ def gradient_blocks(program: Program, value: LossAndGradient) -> GradientBlocks:
     common = value.common / program.scale
     correct = value.lift / program.share  # p - T of the correct class
     peers = (value.common.diagonal() / program.share - correct) / (program.sizes - 1).clamp(min=1)
-    within = torch.where(
-        program.sizes > 1, (peers - correct) * program.steepness, torch.zeros_like(correct)
-    )
+    within = torch.where(program.sizes > 1, (peers - correct) * program.steepness, 0.0)
     return GradientBlocks(common, within)
 
 
@@ -205,10 +195,8 @@ def bias_penalty(program: Program, point: LogitPoint) -> float:
 
 def zero_point(program: Program) -> LogitPoint:
     """Return the point with all logits 0, and the best bias if the program has one."""
-    zeros = torch.zeros_like(program.mass)
-    point = LogitPoint(
-        zeros, torch.zeros_like(program.own_target), torch.zeros_like(program.own_target)
-    )
+    zeros = torch.zeros_like(program.own_target)
+    point = LogitPoint(torch.zeros_like(program.mass), zeros, zeros)
     if program.bias is None or program.focal_gamma:
         return point
     mean_target = (program.mass @ program.share) / program.sizes  # mean target of a class
@@ -233,11 +221,6 @@ def critical_weight(program: Program) -> float:
     return max(largest, float(blocks.within.max()))
 
 
-def with_weight(program: Program, weight: float) -> Program:
-    """Return the program with another weight t."""
-    return replace(program, weight=weight)
-
-
 def class_logits(point: LogitPoint, group: Tensor) -> Tensor:
     """Return (C, C) logits without bias of every class, from the group of each class."""
     logits = point.common[group][:, group]
@@ -250,12 +233,10 @@ def mean_entropy(probabilities: Tensor, correct: Tensor, program: Program) -> fl
     repeats = program.sizes[:, None].repeat(1, program.groups)
     repeats.diagonal().sub_(1)
     terms = -torch.special.xlogy(probabilities, probabilities) * repeats
-    return float(program.share @ (terms.sum(0) - _own_term(correct)))
-
-
-def _own_term(p: Tensor) -> Tensor:
-    """Return p log p, exact to rounding for p next to 1."""
-    return torch.where(p > 0.5, p * torch.log1p(p - 1), torch.special.xlogy(p, p))
+    # p log p, exact to rounding for p next to 1
+    near_one = correct * torch.log1p(correct - 1)
+    own_term = torch.where(correct > 0.5, near_one, torch.special.xlogy(correct, correct))
+    return float(program.share @ (terms.sum(0) - own_term))
 
 
 def program_of_counts(

@@ -50,14 +50,12 @@ def lower_bound(program: Program, point: LogitPoint) -> float:
     even = (program.sizes * program.metric).sqrt()
     even = even / even.norm()
     level = blocks.common - torch.outer(blocks.common @ even, even)  # G 1 = 0
-    if program.bias is None:
-        return _feasible(program, blocks)
-    if program.bias == 0:  # otherwise a free bias makes the bound -inf
-        return _feasible(program, blocks._replace(common=level))
-    return max(
-        _feasible(program, blocks),
-        _feasible(program, blocks._replace(common=level)),  # better if the penalty is tiny
-    )
+    candidates = []
+    if program.bias != 0:  # a free bias would make this bound -inf
+        candidates.append(blocks)
+    if program.bias is not None:  # better if the penalty is tiny
+        candidates.append(blocks._replace(common=level))
+    return max(_feasible(program, candidate) for candidate in candidates)
 
 
 def _feasible(program: Program, blocks: GradientBlocks) -> float:
@@ -162,7 +160,8 @@ def solve(
         while best.objective - best.lower > gap * best.objective and steps_taken < largest_steps:
             descent = descend(_Objective(program), x, steps=chunk, tolerance=1e-16, memory=memory)
             x, steps_taken = descent.point, steps_taken + max(descent.steps, 1)
-            current = _optimum(program, _point(program, x))
+            left, right, root, bias = _split(program, x)
+            current = _optimum(program, _unpacked(program, left @ right, root, bias))
             better = current.objective < best.objective
             lower = max(best.lower, current.lower)
             best = (current if better else best)._replace(lower=lower)
@@ -174,15 +173,11 @@ def solve(
 def initial_point(program: Program, size: float = 4.0) -> LogitPoint:
     """Return logits proportional to the centred targets."""
     total = float(program.sizes.sum())
-    single = program.sizes == 1
     b = program.mass / program.sizes[:, None] - 1 / total
     peers = program.peer_target - 1 / total
-    b.diagonal().copy_(torch.where(single, b.diagonal(), peers))
-    lift = torch.where(
-        single, torch.zeros_like(program.own_target), program.own_target - program.peer_target
-    )
-    point = LogitPoint(b, torch.where(program.distinct, lift, 0.0), torch.zeros_like(lift))
-    return LogitPoint(size * point.common, size * point.lift, zero_point(program).bias)
+    b.diagonal().copy_(torch.where(program.sizes == 1, b.diagonal(), peers))
+    lift = torch.where(program.distinct, program.own_target - program.peer_target, 0.0)
+    return LogitPoint(size * b, size * lift, zero_point(program).bias)
 
 
 def _perturbed(program: Program, start: LogitPoint, share: float = 0.1) -> LogitPoint:
@@ -286,12 +281,6 @@ def _unpacked(program: Program, rooted: Tensor, root: Tensor, bias: Tensor) -> L
     lift = root.square()
     rooted.diagonal().sub_(lift * program.roots)
     return LogitPoint(rooted / program.scale, lift, bias)
-
-
-def _point(program: Program, x: Tensor) -> LogitPoint:
-    """Return the logits that a packed vector describes."""
-    left, right, root, bias = _split(program, x)
-    return _unpacked(program, left @ right, root, bias)
 
 
 class _Objective:

@@ -177,6 +177,8 @@ class Target(Printed):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, with the C x C arrays up to 100 classes."""
+        names = ["weight", "geometry", "is_zero", "loss", "objective", "lower_bound"]
+        names += ["relative_gap", "proof", "source"]
         arrays = ("logits", "classifier_gram", "mean_gram", "classifier_cosines", "mean_cosines")
         small = self.num_classes <= SHOWN
         return {
@@ -184,15 +186,7 @@ class Target(Printed):
             "counts": self.counts.tolist(),
             **self.setting.to_dict(),
             "loss_function": self.setting.loss,
-            "weight": self.weight,
-            "geometry": self.geometry,
-            "is_zero": self.is_zero,
-            "loss": self.loss,
-            "objective": self.objective,
-            "lower_bound": self.lower_bound,
-            "relative_gap": self.relative_gap,
-            "proof": self.proof,
-            "source": self.source,
+            **{name: getattr(self, name) for name in names},
             "groups": [group._asdict() for group in self.groups],
             "merged": [list(classes) for classes in self.merged],
             "lost": list(self.lost),
@@ -257,9 +251,7 @@ TABLE_GROUPS = 12
 def target_table(target: Target) -> Lines:
     """Return a table of the groups, followed by loss, proof and merged or lost classes."""
     table = Table(header_style="bold")
-    table.add_column("samples", justify="right")
-    table.add_column("classes", justify="right")
-    for name in ("logit gap", "‖w‖", "‖mean‖", "cos w", "cos means"):
+    for name in ("samples", "classes", "logit gap", "‖w‖", "‖mean‖", "cos w", "cos means"):
         table.add_column(name, justify="right")
     groups = target.groups
     has_states = any(group.state for group in groups)
@@ -287,18 +279,13 @@ def lines(target: Target) -> list[str]:
         proof += f"; a lower bound is {gap:.1e} of the value below it"
     text.append(f"{proof} ({target.source})")
     if target.is_zero:
-        why = (
-            "The penalty is too strong"
-            if target.setting.norms is None
-            else "The norms cannot lower the loss"
-        )
+        penalised = target.setting.norms is None
+        why = "The penalty is too strong" if penalised else "The norms cannot lower the loss"
         text.append(f"{why}: at the optimum everything except the bias is zero.")
     elif target.lost:
         text.append(f"Lost classes (mean of zero): {_some(target.lost)}.")
-    if target.merged:
-        text += [
-            f"Merged classes (one shared mean): {_some(classes)}." for classes in target.merged[:5]
-        ]
+    for classes in target.merged[:5]:
+        text.append(f"Merged classes (one shared mean): {_some(classes)}.")
     return [*text, *target.notes]
 
 

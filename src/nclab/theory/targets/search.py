@@ -10,7 +10,7 @@ from torch import Tensor
 from nclab.compute import one_thread
 from nclab.progress import track
 from nclab.theory.targets.descent import Function, descend
-from nclab.theory.targets.program import Program
+from nclab.theory.targets.program import Program, program_of_counts
 from nclab.theory.targets.program_solver import solve
 from nclab.theory.targets.setting import Setting, Solution, factor_grams
 
@@ -58,24 +58,35 @@ def _relaxed(setting: Setting) -> float | None:
     return solve(program_of_classes(setting, setting.weight)).lower
 
 
+def program_of_setting(setting: Setting, weight: float) -> tuple[Program, Tensor]:
+    """Return the program with one group per count, or per class for soft targets; and groups."""
+    if setting.targets is not None:
+        return program_of_classes(setting, weight), torch.arange(setting.num_classes)
+    return program_of_counts(
+        setting.counts,
+        weight,
+        metric=setting.metric,
+        smoothing=setting.smoothing,
+        bias=setting.bias,
+        focal_gamma=setting.focal_gamma,
+    )
+
+
 def program_of_classes(setting: Setting, weight: float) -> Program:
     """Return the program with one group per class."""
-    C = setting.num_classes
-    flat = torch.full((C, C), 1 / C, dtype=torch.float64)
-    hard = torch.eye(C, dtype=torch.float64)
-    mass = (1 - setting.smoothing) * hard + setting.smoothing * flat
-    mass = mass if setting.targets is None else setting.targets
-    ones = torch.ones_like(setting.counts)
-    correct = mass.diagonal().clone()
+    mass = setting.targets
+    if mass is None:
+        hard = torch.eye(setting.num_classes, dtype=torch.float64)
+        mass = (1 - setting.smoothing) * hard + setting.smoothing * (1 / setting.num_classes)
     return Program(
-        setting.counts,
-        ones,
-        mass,
-        correct,
-        setting.metric,
-        weight,
-        setting.bias,
-        setting.focal_gamma,
+        counts=setting.counts,
+        sizes=torch.ones_like(setting.counts),
+        mass=mass,
+        own_target=mass.diagonal().clone(),
+        metric=setting.metric,
+        weight=weight,
+        bias=setting.bias,
+        focal_gamma=setting.focal_gamma,
     )
 
 
@@ -117,9 +128,8 @@ def _without_small(setting: Setting, point: Tensor) -> Tensor:
     threshold = RANK * torch.maximum(values.max(), roots.max())
     kept = torch.where(values > threshold, values, 0.0).sqrt()[:width]
     parts = [left[:, :width] * kept, kept[:, None] * right[:width] / roots]
-    return torch.cat(
-        [part.flatten() for part in (*parts, bias[: len(point) - 2 * left.shape[0] * width])]
-    )
+    parts += [] if setting.bias is None else [bias]
+    return torch.cat([part.flatten() for part in parts])
 
 
 def _exchanged(setting: Setting, point: Tensor) -> Tensor:
@@ -143,15 +153,12 @@ def _neighbours(setting: Setting, point: Tensor) -> Iterator[Tensor]:
             continue
         order = torch.arange(C)
         order[a], order[b] = b, a
-        weight, features = (
-            part.flatten()
-            for part in (
-                point[: C * dim].view(C, dim)[order],
-                point[C * dim : 2 * C * dim].view(dim, C)[:, order],
-            )
-        )
-        bias = point[2 * C * dim :]
-        yield torch.cat([weight, features, bias[order] if len(bias) else bias])
+        parts = [
+            point[: C * dim].view(C, dim)[order],
+            point[C * dim : 2 * C * dim].view(dim, C)[:, order],
+        ]
+        parts += [] if setting.bias is None else [point[2 * C * dim :][order]]
+        yield torch.cat([part.flatten() for part in parts])
 
 
 def _solution_at(setting: Setting, point: Tensor) -> Solution:

@@ -89,17 +89,12 @@ class Setting:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, without the counts."""
-        words = {"dim": self.dim, "loss": self.loss, "features": self.features}
-        numbers = {"depth": self.depth, "bias": self.bias, "average": self.average}
-        extra: dict[str, Any] = {"weight_decay": self.weight_decay, "norms": self.norms}
-        if self.loss == "label_smoothing":
-            extra["smoothing"] = self.smoothing
-        if self.loss == "focal":
-            extra["focal_gamma"] = self.focal_gamma
+        names = ["dim", "loss", "features", "depth", "bias", "average", "weight_decay", "norms"]
+        names += [name for name, (loss, *_) in LOSS_OPTIONS.items() if loss == self.loss]
+        values = {name: getattr(self, name) for name in names}
         if self.targets is not None:
-            extra["targets"] = "given"
-        plain = {name: list(v) if isinstance(v, tuple) else v for name, v in extra.items()}
-        return {**words, **numbers, **plain}
+            values["targets"] = "given"
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
 def check_setting(
@@ -139,7 +134,12 @@ def check_setting(
     if weight_decay is not None:
         weight_decay = _decays(weight_decay, float(sizes.sum()) if average == "samples" else C)
     if norms is not None:
-        norms = _norms(norms, depth)
+        norms = _pair("norms", norms)
+        if min(norms) <= 0:
+            raise DataError(f"Expected norms=(α, β) above 0, got {norms}.")
+        _check_size("norms", *norms)
+        if depth > 1:
+            raise DataError(f"Expected weight_decay= with depth={int(depth)}, got norms=.")
     return Setting(
         counts=sizes,
         dim=None if dim is None else int(dim),
@@ -160,17 +160,6 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     """Raise if a value is not one of the choices."""
     if not isinstance(value, str) or value not in choices:
         raise DataError(f"Expected {name} {' or '.join(choices)}, got {value!r}.")
-
-
-def _norms(values: Any, depth: int) -> tuple[float, float]:
-    """Return the two norms, or raise."""
-    norms = _pair("norms", values)
-    if min(norms) <= 0:
-        raise DataError(f"Expected norms=(α, β) above 0, got {norms}.")
-    _check_size("norms", *norms)
-    if depth > 1:
-        raise DataError(f"Expected weight_decay= with depth={int(depth)}, got norms=.")
-    return norms
 
 
 def _check_bias(bias: Any, norms: Any) -> None:
@@ -203,29 +192,32 @@ def _counts(num_classes: int | None, counts: Any) -> Tensor:
         if number < 2:
             raise DataError(f"Expected at least 2 classes, got {number:g}.")
         if number % 1 or number > MOST_CLASSES:
-            raise DataError(_too_many(f"{number:g}"))
+            raise DataError(
+                f"Expected a whole number of classes from 2 to {MOST_CLASSES}, got {number:g}."
+            )
         counts = [1.0] * int(number)
-    try:
-        sizes = torch.as_tensor(counts, dtype=torch.float64).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"Expected counts as numbers, got {counts!r}.") from error
-    if sizes.ndim != 1 or len(sizes) < 2:
+    sizes = _as_tensor(counts, "counts as numbers")
+    if sizes.ndim != 1 or not 2 <= len(sizes) <= MOST_CLASSES:
         got = len(sizes) if sizes.ndim == 1 else f"shape {tuple(sizes.shape)}"
-        raise DataError(f"Expected counts of at least 2 classes, got {got}.")
-    if len(sizes) > MOST_CLASSES:
-        raise DataError(_too_many(str(len(sizes))))
+        raise DataError(
+            f"Expected counts of at least 2 classes, at most {MOST_CLASSES}, got {got}."
+        )
     if num_classes is not None and num_classes != len(sizes):
         raise DataError(f"Expected counts of {num_classes} classes, got {len(sizes)}.")
-    if not bool((torch.isfinite(sizes) & (sizes > 0)).all()):
-        bad = int((torch.isfinite(sizes) & (sizes > 0)).long().argmin())
+    valid = torch.isfinite(sizes) & (sizes > 0)
+    if not bool(valid.all()):
+        bad = int(valid.long().argmin())
         raise DataError(f"Expected counts above 0, got {float(sizes[bad]):g} for class {bad}.")
     _check_size("counts", float(sizes.min()), float(sizes.max()))
     return sizes
 
 
-def _too_many(got: str) -> str:
-    """Return the error message for a wrong number of classes."""
-    return f"Expected a whole number of classes from 2 to {MOST_CLASSES}, got {got}."
+def _as_tensor(values: Any, description: str) -> Tensor:
+    """Return the values as float64 on the CPU, or raise."""
+    try:
+        return torch.as_tensor(values, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"Expected {description}, got {values!r}.") from error
 
 
 def _is_integer(value: Any) -> bool:
@@ -282,10 +274,7 @@ def _targets(values: Any, num_classes: int, loss: str) -> Tensor | None:
         return None
     if loss != "cross_entropy":
         raise DataError(f"Expected soft targets with loss cross_entropy, got {loss}.")
-    try:
-        targets = torch.as_tensor(values, dtype=torch.float64).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"Expected targets as a matrix of numbers, got {values!r}.") from error
+    targets = _as_tensor(values, "targets as a matrix of numbers")
     if targets.shape != (num_classes, num_classes):
         raise DataError(
             f"Expected targets of shape ({num_classes}, {num_classes}), one column per class, "

@@ -134,12 +134,8 @@ def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
     def without_bias(matrix: Tensor) -> Tensor:  # the residual after the best bias
         return matrix - torch.outer(matrix @ direction, direction) / (1 + penalty)
 
-    fit, extrapolated, speed, lower = (
-        torch.zeros_like(labels),
-        torch.zeros_like(labels),
-        1.0,
-        -math.inf,
-    )
+    fit = extrapolated = torch.zeros_like(labels)
+    speed, lower = 1.0, -math.inf
     for step in range(STEPS):
         left, values, right = torch.linalg.svd(extrapolated - without_bias(extrapolated - labels))
         new = (left * (values - n * weight).clamp(min=0)) @ right
@@ -151,10 +147,8 @@ def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
             residual = without_bias(fit - labels)
             size = float(torch.linalg.matrix_norm(residual, 2)) / n
             slope = residual / n * min(1.0, weight / max(size, 1e-300))
-            level = slope - torch.outer(
-                slope @ direction, direction
-            )  # better if the penalty is tiny
-            for dual in (slope, level):
+            level = slope - torch.outer(slope @ direction, direction)
+            for dual in (slope, level):  # the second is better if the penalty is tiny
                 bound = -float((dual * labels).sum()) - n / 2 * float(dual.square().sum())
                 bound -= n / (2 * penalty) * float((dual @ direction).square().sum())
                 lower = max(lower, bound)
