@@ -1,6 +1,7 @@
 """Tests of descent on every backend: golden runs, divergence, repeatable noise."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from nclab.compute import has_numba
 from nclab.errors import NclabError
-from nclab.ulpm import Disturbance, Outcome, Problem, descend, normalised_descent
+from nclab.ulpm import Disturbance, Outcome, Problem, Trajectory, descend, normalised_descent
 from nclab.ulpm.descent import Backend
 from tests.reference.slow_ulpm import slow_loss
 from tests.ulpm.golden import GOLDEN, assert_row
@@ -19,12 +20,17 @@ BACKENDS += ["kernel"] if has_numba() else []
 needs_kernel = pytest.mark.skipif(not has_numba(), reason="numba is not installed")
 
 
+@cache
+def run_descent(scale: float, steps: int) -> Trajectory:
+    """Return a run of descent; two tests share the longest one."""
+    return descend(PROBLEM, PROBLEM.initial(scale=scale), steps=steps, sample_at=[])
+
+
 @pytest.mark.parametrize("row", GOLDEN["descent"], ids=lambda row: f"{row['steps']}-{row['scale']}")
 def test_descent_reproduces_the_reference_runs(row: dict[str, float]) -> None:
     if row["steps"] > 1000 and not has_numba():
         pytest.skip("numba is not installed")
-    start = PROBLEM.initial(scale=row["scale"])
-    run = descend(PROBLEM, start, steps=int(row["steps"]), sample_at=[])
+    run = run_descent(row["scale"], int(row["steps"]))
     assert_row(run.last, row["values"], relative=1e-3)  # type: ignore[arg-type]
 
 
@@ -39,16 +45,15 @@ def test_normalised_descent_reproduces_the_reference_runs(
 
 @needs_kernel
 def test_few_normalised_steps_beat_100_000_steps_of_descent() -> None:
-    level = descend(PROBLEM, steps=100_000, sample_at=[]).last
+    level = run_descent(0.1, 100_000).last
     for rate, expected in GOLDEN["steps_to_the_level_of_descent"].items():
         run = normalised_descent(
             PROBLEM, steps=expected + 20, rate=float(rate), sample_at=range(1, 130)
         )
         passed = [sample.step for sample in run.samples if sample.margin >= level.margin]
         assert passed[0] == expected, rate
-        within = run.first_below("nc1_within_variation", level.nc1_within_variation)
-        assert within is not None
-        assert within.step == expected, rate
+        below = run.column("nc1_within_variation") <= level.nc1_within_variation
+        assert run.samples[below.argmax()].step == expected, rate
         step = next(
             sample.step
             for sample in run.samples

@@ -24,7 +24,7 @@ def test_solver_finds_the_optimum_and_proves_it(
     sizes: tuple[int, int], extra: int, seed: int
 ) -> None:
     problem = Problem(*sizes, sizes[0] - 1 + extra)
-    certificate = solve_separation(problem, seed=seed).certificate
+    certificate = solve_separation(problem, seed=seed)
     assert certificate.value == pytest.approx((sizes[0] - 1) * math.sqrt(sizes[1]), abs=1e-6)
     assert certificate.residual < 1e-6
     assert smallest_margin(problem, certificate.theta) == pytest.approx(1.0, abs=1e-12)

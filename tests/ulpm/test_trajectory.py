@@ -30,15 +30,11 @@ def test_samples_are_plain_json() -> None:
     assert run.samples[0].kkt_epsilon != run.samples[0].kkt_epsilon or rows[0]["kkt_epsilon"]
 
 
-def test_columns_and_levels() -> None:
+def test_columns() -> None:
     run = descend(Problem(3, 2, 2), steps=100)
     assert run.column("step")[-1] == 100
     with pytest.raises(NclabError, match="field of Sample, got 'speed'"):
         run.column("speed")
-    first = run.first_below("nc3_self_duality", 0.3)
-    assert first is not None
-    assert 0 < first.step < 100
-    assert run.first_below("nc3_self_duality", -1.0) is None
 
 
 @pytest.mark.parametrize("last", [0, 1, 2, 3, 17, 100_000])

@@ -129,7 +129,7 @@ class PairScores:
         """Compare all pairs of rows."""
         for rows, cols in tile_slices(len(self.rows)):
             if rows == cols:
-                self.closest.update(exact_tile(self.rows, rows, cols))
+                self.closest.update(PairTile.of(self.rows, rows, cols))
             else:
                 self.compare(rows, cols)
 
@@ -154,15 +154,10 @@ class PairScores:
         candidate_scores = scores[candidates] + self.lift[rows][candidates, None]
         index, right = (candidate_scores > self._threshold()).nonzero(as_tuple=True)
         if len(index) > FEW:
-            self.closest.update(exact_tile(self.rows, rows, cols))
+            self.closest.update(PairTile.of(self.rows, rows, cols))
             return
         left, right = candidates[index] + rows.start, right + cols.start
         self.closest.add(left, right, (self.rows[left] * self.rows[right]).sum(1))
-
-
-def exact_tile(vectors: Tensor, rows: slice, cols: slice) -> PairTile:
-    """Return one tile of the inner products of (C, d) float64 rows."""
-    return PairTile(rows, cols, vectors[rows] @ vectors[cols].T)
 
 
 class BoundedClosestPairs(PairReducer):
@@ -199,7 +194,7 @@ class BoundedClosestPairs(PairReducer):
         scale = longest or 1.0
         basis = torch.linalg.qr(torch.stack([centre, middle], 1)).Q  # (d, 2) B
         terms = [
-            _terms((part - middle) / scale, part_units, basis, middle / scale)
+            _bound_terms((part - middle) / scale, part_units, basis, middle / scale)
             for part, part_units in parts
         ]
         slopes, left, right = (torch.cat(tensors) for tensors in zip(*terms, strict=True))
@@ -214,7 +209,7 @@ class BoundedClosestPairs(PairReducer):
 
     def update(self, tile: PairTile) -> None:
         """Add a tile of float64 products; the products of the rows are also computed in float64."""
-        self.closest.update(exact_tile(self.rows, tile.rows, tile.cols))
+        self.closest.update(PairTile.of(self.rows, tile.rows, tile.cols))
 
     def screen(self, tile: ScreenedTile) -> None:
         """Add the pairs of a tile of float32 products to the result."""
@@ -237,16 +232,8 @@ class BoundedClosestPairs(PairReducer):
         return PairScores(self.rows, self.closest)
 
 
-class _Terms(NamedTuple):
-    """Numbers of (k,) rows that bound a product: its slopes, and the factors of an added term."""
-
-    slopes: Tensor
-    left: Tensor
-    right: Tensor
-
-
-def _terms(v: Tensor, a: Tensor, basis: Tensor, middle: Tensor) -> _Terms:
-    r"""Return the bounds' terms for (k, d) rows v and unit vectors a, the (d, 2) columns B and c/s.
+def _bound_terms(v: Tensor, a: Tensor, basis: Tensor, middle: Tensor) -> tuple[Tensor, ...]:
+    r"""Return slope, left, right of (k, d) rows v and unit vectors a, for (d, 2) columns B and c/s.
 
     <v_i, v_j> + <v_i, c/s> + <v_j, c/s> is at most slope_i slope_j score + <left_i, right_j> for
     a score with an error of at most `rounding`.
@@ -263,4 +250,4 @@ def _terms(v: Tensor, a: Tensor, basis: Tensor, middle: Tensor) -> _Terms:
     error = rounding(v.shape[1]) * slopes.abs()
     left = [v_basis.T, -a_basis.T, lift, ones, reach + remainder, -reach, error]
     right = [v_basis.T, a_basis.T, ones, lift, reach + remainder, reach, slopes.abs()]
-    return _Terms(slopes, *(torch.vstack(factor).T.contiguous() for factor in (left, right)))
+    return slopes, *(torch.vstack(factor).T.contiguous() for factor in (left, right))

@@ -34,7 +34,7 @@ NEAR_IN_FLOAT32 = 0.1
 """
 SHORT = 2.0**-50
 """Share of the longest norm below which a norm is too short for products in float32."""
-_EMPTY = torch.empty(0, dtype=torch.int64)
+_NONE = torch.empty(0, 2, dtype=torch.int64)
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ class PairTile:
     cols: slice
     inner: Tensor
     """(rows, cols) inner products, which reducers must not change."""
+
+    @classmethod
+    def of(cls, vectors: Tensor, rows: slice, cols: slice) -> "PairTile":
+        """Return one tile of the inner products of (C, d) float64 vectors."""
+        return cls(rows, cols, vectors[rows] @ vectors[cols].T)
 
     def upper(self, values: Tensor) -> Tensor:
         """Return the values of the pairs c < c' in this tile, each pair once."""
@@ -83,14 +88,12 @@ class ScreenedTile:
 
     def exact(self) -> PairTile:
         """Return the tile in float64."""
-        return PairTile(self.rows, self.cols, self.vectors[self.rows] @ self.vectors[self.cols].T)
+        return PairTile.of(self.vectors, self.rows, self.cols)
 
-    def above(self, limit: float) -> tuple[Tensor, Tensor]:
-        """Return the rows and columns of the scores above a limit."""
-        if self.largest <= limit:  # The usual case, which costs only the maximum.
-            return _EMPTY, _EMPTY
-        rows, cols = (self.scores > limit).nonzero(as_tuple=True)
-        return rows, cols
+    def above(self, limit: float) -> Tensor:
+        """Return the (p, 2) positions of the scores above a limit."""
+        # The largest score is at most the limit in most tiles; this costs only the maximum.
+        return _NONE if self.largest <= limit else (self.scores > limit).nonzero()
 
 
 class PairReducer(Protocol):
@@ -106,6 +109,15 @@ class PairReducer(Protocol):
     def finish(self, vectors: Tensor) -> None:
         """Complete the result after a sweep in float32; by default nothing is left to do."""
         return
+
+
+def squared_distances(vectors: Tensor, tile: PairTile | ScreenedTile, positions: Tensor) -> Tensor:
+    """Return the squared distances of the pairs at (p, 2) positions of a tile, from differences."""
+    distances = []
+    for part in positions.split(4096):
+        left = vectors[part[:, 0] + tile.rows.start]
+        distances.append((left - vectors[part[:, 1] + tile.cols.start]).square().sum(1))
+    return torch.cat(distances)
 
 
 def screens(vectors: Tensor) -> bool:
@@ -150,7 +162,7 @@ def reduce_pairs(vectors: Tensor, *reducers: PairReducer) -> None:
         _reduce_screened(vectors, reducers)
         return
     for rows, cols in tile_slices(len(vectors)):
-        tile = PairTile(rows, cols, vectors[rows] @ vectors[cols].T)
+        tile = PairTile.of(vectors, rows, cols)
         for reducer in reducers:
             reducer.update(tile)
 
@@ -161,7 +173,7 @@ def _reduce_screened(vectors: Tensor, reducers: tuple[PairReducer, ...]) -> None
     scores, scratch = short.new_empty(2, TILE * TILE)
     for rows, cols in tile_slices(len(vectors)):
         if rows == cols:
-            tile = PairTile(rows, cols, vectors[rows] @ vectors[cols].T)
+            tile = PairTile.of(vectors, rows, cols)
             for reducer in reducers:
                 reducer.update(tile)
             continue
@@ -254,27 +266,21 @@ class LogDistance(PairReducer):
         """Add the pairs of a tile of float64 products to the result."""
         squares = 2 - 2 * tile.inner
         near = squares < NEAR
-        for part in near.nonzero().split(4096):
-            left = self.units[part[:, 0] + tile.rows.start]
-            gaps = left - self.units[part[:, 1] + tile.cols.start]
-            squares[part[:, 0], part[:, 1]] = gaps.square().sum(1)
+        if near.any():
+            squares[near] = squared_distances(self.units, tile, near.nonzero())
         self._add(PairTile(tile.rows, tile.cols, -0.5 * squares.log()))
 
     def screen(self, tile: ScreenedTile) -> None:
         """Add the pairs of a tile of float32 products to the result."""
-        rows, cols = tile.above(1 - NEAR_IN_FLOAT32)
-        if len(rows) > FEW:
+        near = tile.above(1 - NEAR_IN_FLOAT32)
+        if len(near) > FEW:
             self.update(tile.exact())
             return
         squares = torch.mul(tile.scores, -2.0, out=tile.scratch).add_(2.0)
-        if len(rows):
-            left = self.units[rows + tile.rows.start]
-            gaps = left - self.units[cols + tile.cols.start]
-            squares[rows, cols] = 1.0
-            logarithms = squares.log_().double()
-            logarithms[rows, cols] = gaps.square().sum(1).log()
-        else:
-            logarithms = squares.log_().double()
+        rows, cols = near.T
+        squares[rows, cols] = 1.0
+        logarithms = squares.log_().double()
+        logarithms[rows, cols] = squared_distances(self.units, tile, near).log()
         self._add(PairTile(tile.rows, tile.cols, logarithms.mul_(-0.5)))
 
     def _add(self, logarithms: PairTile) -> None:
@@ -320,13 +326,13 @@ class NormalisedVariance(PairReducer):
     def screen(self, tile: ScreenedTile) -> None:
         """Add a float32 tile; variances and small distances are computed in float64."""
         longest, norms, short = self._scaled
-        rows, cols = tile.above(1 - NEAR_IN_FLOAT32)
-        if len(rows) > FEW or (bool(short[tile.rows].any()) and bool(short[tile.cols].any())):
+        near = tile.above(1 - NEAR_IN_FLOAT32)
+        if len(near) > FEW or (bool(short[tile.rows].any()) and bool(short[tile.cols].any())):
             self.update(tile.exact())
             return
         left, right = norms[tile.rows], norms[tile.cols]
         variances = self.variances[tile.rows], self.variances[tile.cols]
-        if len(rows) == 0 and has_numba():
+        if len(near) == 0 and has_numba():
             from nclab.statistics.kernel import inverse_squares
 
             sums = torch.empty_like(left), torch.zeros_like(right)
@@ -334,11 +340,12 @@ class NormalisedVariance(PairReducer):
         else:
             squares = torch.mul(tile.scores, right, out=tile.scratch).mul_(-2 * left[:, None])
             inverse = squares.add_(left.square()[:, None]).add_(right.square()).reciprocal_()
+            rows, cols = near.T
             inverse[rows, cols] = 0.0
             sums = inverse.sum(1), inverse.sum(0)
-            gaps = self.means[rows + tile.rows.start] - self.means[cols + tile.cols.start]
-            near = (variances[0][rows] + variances[1][cols]) / gaps.square().sum(1)
-            self.total += 0.5 * float(near.sum())
+            pair_variances = variances[0][rows] + variances[1][cols]
+            ratios = pair_variances / squared_distances(self.means, tile, near)
+            self.total += 0.5 * float(ratios.sum())
         both = sum(float(v @ total.double()) for v, total in zip(variances, sums, strict=True))
         self.total += 0.5 * both / longest / longest
         self.pairs += tile.scores.numel()
@@ -352,16 +359,9 @@ class NormalisedVariance(PairReducer):
         if tile.rows == tile.cols:
             near.fill_diagonal_(False)
         if near.any():
-            distances[near] = self._exact_distances(near.nonzero(), tile)
+            distances[near] = squared_distances(self.means, tile, near.nonzero())
         pair_distances = tile.upper(distances)
         if pair_distances.numel():
             self.closest = min(self.closest, float(pair_distances.min()))
         variances = self.variances[tile.rows, None] + self.variances[None, tile.cols]
         return variances.div_(distances.mul_(2.0))
-
-    def _exact_distances(self, positions: Tensor, tile: PairTile) -> Tensor:
-        distances = []
-        for part in positions.split(4096):
-            left = self.means[part[:, 0] + tile.rows.start]
-            distances.append((left - self.means[part[:, 1] + tile.cols.start]).square().sum(1))
-        return torch.cat(distances)

@@ -288,7 +288,7 @@ class LogitStatistics:
         processes have them (C^2 numbers for hard labels). Otherwise they are dropped.
         """
         processes = ProcessGroup(group)
-        processes.require_equal("number of classes of the logits", [self.num_classes])
+        processes.gather_equal("the same number of classes of the logits", [self.num_classes])
         processes.sum_({name: getattr(self, name) for name in ("counts", "correct", "loss_sums")})
         processes.reduce_(self.margins, dist.ReduceOp.MIN)
         residual_tensors = self._residual_tensors()

@@ -186,14 +186,11 @@ class ClassMoments(ClassSums):
             return
         index = NO_INDEX if self.ignore_index is None else self.ignore_index
         unit = int(torch.tensor(self.unit, dtype=torch.float64).view(torch.int64))
-        settings = [self.num_classes, self.dim, int(self.has_scatter), index]
-        values = processes.gather([*settings, self.ignored, self.rows_seen, unit])
-        if not bool((values[:, :4] == values[0, :4]).all()):
-            raise DataError(
-                "Expected moments of the same classes, dimension, scatter and ignore_index in "
-                f"every process, got {values[:, :4].tolist()}. Use the same settings in all of "
-                "them."
-            )
+        values = processes.gather_equal(
+            "moments of the same classes, dimension, scatter and ignore_index",
+            [self.num_classes, self.dim, int(self.has_scatter), index],
+            others=[self.ignored, self.rows_seen, unit],
+        )
         # As in `merge`, the pivot of the process with most samples is kept.
         votes = self._count * processes.size + (processes.size - 1 - processes.rank)
         wins = processes.reduce_(votes.clone(), dist.ReduceOp.MAX) == votes
@@ -209,9 +206,9 @@ class ClassMoments(ClassSums):
         if scatter is not None:
             self._residual_scatter = processes.reduce_(scatter.clone())
         self._cache.clear()
-        self.ignored, self.rows_seen = int(values[:, 4].sum()), int(values[:, 5].sum())
+        self.ignored, self.rows_seen = int(values[:, 0].sum()), int(values[:, 1].sum())
         # Positive float64 numbers have the same order as their bits.
-        self.unit = float(values[:, 6].max().view(torch.float64))
+        self.unit = float(values[:, 2].max().view(torch.float64))
 
     def _about(
         self, pivot: Tensor, part: slice, scatter: Tensor | None

@@ -86,14 +86,18 @@ class ProcessGroup:
         for tensor, part in zip(tensors.values(), flat.split(sizes), strict=True):
             tensor.copy_(part.view_as(tensor))
 
-    def require_equal(self, name: str, numbers: Sequence[int]) -> None:
-        """Raise, in every process, if the numbers differ between processes."""
-        values = self.gather(numbers)
-        if not bool((values == values[0]).all()):
+    def gather_equal(
+        self, name: str, numbers: Sequence[int], *, others: Sequence[int] = ()
+    ) -> Tensor:
+        """Gather `others`; raise, in every process, if the numbers differ between processes."""
+        values = self.gather([*numbers, *others])
+        equal, others_of_all = values.split([len(numbers), len(others)], 1)
+        if not bool((equal == equal[0]).all()):
             raise DataError(
-                f"Expected the same {name} in every process, got {values.tolist()}. Create the "
+                f"Expected {name} in every process, got {equal.tolist()}. Create the "
                 "streams with the same settings in all of them."
             )
+        return others_of_all
 
     def _sending_device(self, device: torch.device) -> torch.device:
         """Return the device from which the backend can send a tensor of this device."""

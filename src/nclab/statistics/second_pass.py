@@ -67,12 +67,8 @@ class _MeansPass:
         if processes.size == 1:
             return
         bits = int(self._means.sum().reshape(1).cpu().view(torch.int64))
-        values = processes.gather([*self._means.shape, bits])
-        if not bool((values == values[0]).all()):
-            raise DataError(
-                "Expected second passes with the same class means in all processes. Call "
-                "ClassMoments.all_reduce before the second pass."
-            )
+        name = "second passes with the same class means"
+        processes.gather_equal(name, [*self._means.shape, bits])
         tallies = self._tally_tensor()
         processes.sum_({name: getattr(self, name) for name in self._SUMS} | tallies)
         if tallies:
@@ -264,7 +260,7 @@ class SecondPass(_MeansPass):
         present = moments if len(expected) == self.all_classes else moments.select(self.classes)
         squares = present.variances * expected
         # Not tighter: in bfloat16, other batches alone change features by almost one per cent.
-        moved = OTHER_DATA * present.largest_mean_norm * expected.double().sqrt()
+        moved = OTHER_DATA * row_norms(present.means).max() * expected.double().sqrt()
         slack = OTHER_DATA * squares + 2 * squares.sqrt() * moved + moved.square()
         if ((self.spread_squares - squares).abs() > slack).any():
             raise DataError(
@@ -328,6 +324,7 @@ class ReferencePass(_MeansPass):
         self.cluster_squares = torch.zeros_like(moments.variances)
         """(k,) sum of |h - nearest mean|²."""
         self.agrees = self.predictions = 0
+        self.means_coincide = self._centres.coincide
 
     def add(self, features: Tensor, labels: Tensor, predicted: Tensor | None) -> None:
         """Add a checked batch, with the classifier's predicted classes if they are known."""
@@ -364,11 +361,6 @@ class ReferencePass(_MeansPass):
         if predicted is not None:
             self.predictions += len(predicted)
             self.agrees += int((self.classes[nearest] == predicted).sum())
-
-    @property
-    def means_coincide(self) -> bool:
-        """Whether all class means of the reference are equal up to rounding."""
-        return self._centres.coincide
 
 
 class DirectionalSpread(_MeansPass):

@@ -173,11 +173,6 @@ class ClassSums:
         """Largest root mean square norm of a class, the scale of rounding errors of the means."""
         return float(self.mean_square_norms.max().sqrt())
 
-    @derived
-    def largest_mean_norm(self) -> float:
-        """Largest norm of a class mean."""
-        return float(row_norms(self.means).max())
-
     def require_all_classes(self) -> None:
         """Raise an error that names the classes without samples, if there are any."""
         require_samples(self._count)

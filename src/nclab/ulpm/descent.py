@@ -217,7 +217,9 @@ def _stepper(
     if normalised and not theta.any():
         raise NclabError("Expected a start other than zero: normalised descent divides by |theta|.")
     if backend == "auto":
-        backend = _fastest(problem, steps)
+        backend = "kernel" if steps >= KERNEL_STEPS and has_numba() else "numpy"
+        if problem.num_classes * problem.samples * problem.dim > KERNEL_WORK:
+            backend = "torch"
     if backend == "kernel":
         return KernelStepper(problem, theta, rate, normalised=normalised)
     if backend == "numpy":
@@ -225,12 +227,6 @@ def _stepper(
     if backend in ("torch", "cuda"):
         return TorchStepper(problem, theta, rate, normalised=normalised, device=backend)
     raise NclabError(f"Expected backend auto, kernel, numpy, torch or cuda, got {backend!r}.")
-
-
-def _fastest(problem: Problem, steps: int) -> Backend:
-    if problem.num_classes * problem.samples * problem.dim > KERNEL_WORK:
-        return "torch"
-    return "kernel" if steps >= KERNEL_STEPS and has_numba() else "numpy"
 
 
 class NumpyStepper(Stepper):

@@ -16,7 +16,6 @@ from nclab.ulpm.descent import Disturbance, descend, normalised_descent
 from nclab.ulpm.landscape import (
     Escape,
     Landscape,
-    Slice,
     classify,
     escape,
     smallest_eigenpairs,
@@ -269,32 +268,24 @@ def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
     >>> list(escape_samples(run_escape(steps=20, noisy_steps=20)))
     ['stuck', 'stochastic', 'noisy', 'settled']
     """
-    return {
-        "stuck": _rows(runs.stuck),
-        "stochastic": _rows(runs.stochastic),
-        "noisy": _rows(runs.noisy),
-        "settled": _rows(runs.settled, after=runs.noisy.last.log_time),
+    samples = {
+        name: [sample.to_dict() for sample in run.samples] for name, run in vars(runs).items()
     }
+    after = runs.noisy.last.log_time
+    samples["settled"] = [
+        {**sample, "log_time": float(np.logaddexp(after, sample["log_time"]))}
+        for sample in samples["settled"]
+        if sample["log_time"] is not None
+    ]
+    return samples
 
 
-def slice_below(subject: Subject) -> Slice:
-    """Return the loss around a point, along eigenvectors of a small and of a larger eigenvalue.
+def slice_below(subject: Subject) -> tuple[Array, Array]:
+    """Return a `sphere_slice` along eigenvectors of a small and of a larger eigenvalue.
 
-    >>> slice_below(find_point(None, "3.1")).log_losses.shape
+    >>> slice_below(find_point(None, "3.1"))[1].shape
     (61, 61)
     """
     count = min(64, subject.theta.size - 1)
     vectors = smallest_eigenpairs(subject.problem, subject.theta, count=count).vectors
     return sphere_slice(subject.problem, subject.theta, vectors[[0, -1]])
-
-
-def _rows(run: Trajectory, *, after: float | None = None) -> list[dict[str, Any]]:
-    """Return samples as JSON values, with the time of an earlier run added."""
-    rows = [sample.to_dict() for sample in run.samples]
-    if after is None:
-        return rows
-    return [
-        {**row, "log_time": float(np.logaddexp(after, row["log_time"]))}
-        for row in rows
-        if row["log_time"] is not None
-    ]

@@ -54,6 +54,8 @@ def flow(
     >>> round(run.last.log_time, 9), run.last.margin > 40
     (50.0, True)
     """
+    from scipy.integrate import DOP853
+
     as_problem(problem)
     if not math.isfinite(log_time):
         raise NclabError(f"Expected a finite log time, got {log_time}.")
@@ -64,20 +66,22 @@ def flow(
         raise NclabError("Expected a start other than zero: the flow does not leave zero.")
     sample_at = flow_schedule(log_time) if sample_at is None else sample_at
     targets = sorted({log_time, *(float(time) for time in sample_at if time < log_time)})
-    integrator = _Integrator(_derivative(problem), theta, tolerance)
+    state = np.append(theta.ravel(), 0.0)
+    precision = {"rtol": tolerance, "atol": tolerance * 1e-3}
+    solver = DOP853(_derivative(problem), 0.0, state, math.inf, **precision)
+    step = 0
     conserved = invariants(problem, theta)
     samples: list[Sample] = [take_sample(problem, theta, conserved, step=0, log_time=-math.inf)]
     outcome, message = Outcome.finished, f"log t = {log_time:g}"
     for target in track(targets, "flowing"):
-        reached = integrator.reach(_log1p_exp(target))
-        if reached is None:
+        steps, failure = _advance(solver, _log1p_exp(target))
+        if failure is not None:
             outcome = Outcome.stalled
-            message = f"the integrator stopped before log t = {target:g}: {integrator.message}"
+            message = f"the integrator stopped before log t = {target:g}: {failure}"
             break
-        theta = reached
-        samples.append(
-            take_sample(problem, theta, conserved, step=integrator.steps, log_time=target)
-        )
+        step += steps
+        theta = _state_at(solver, _log1p_exp(target))[:-1].reshape(problem.shape)
+        samples.append(take_sample(problem, theta, conserved, step=step, log_time=target))
     return Trajectory(problem, "flow", "numpy", tuple(samples), theta, outcome, message)
 
 
@@ -92,46 +96,26 @@ def flow_schedule(log_time: float, *, count: int = 60) -> list[float]:
     return [_log_expm1(float(point)) for point in points]
 
 
-class _Integrator:
-    """Integration with DOP853 in s, stopped at given values of log(1 + t)."""
+def _advance(solver: Any, clock: float) -> tuple[int, str | None]:
+    """Step until log(1 + t) reaches `clock`; return the steps and the reason if they fail."""
+    steps = 0
+    while solver.y[-1] < clock:
+        failure = solver.step()
+        steps += 1
+        if solver.status == "failed" or solver.nfev > EVALUATIONS:
+            return steps, str(failure or f"{solver.nfev} gradients used")
+    return steps, None
 
-    def __init__(self, derivative: Derivative, theta: Array, tolerance: float) -> None:
-        from scipy.integrate import DOP853
 
-        self.steps = 0
-        self.message = ""
-        self._shape = theta.shape
-        state = np.append(theta.ravel(), 0.0)
-        self._solver: Any = DOP853(
-            derivative, 0.0, state, math.inf, rtol=tolerance, atol=tolerance * 1e-3
-        )
-        self._interpolant: Callable[[float], Array] | None = None
+def _state_at(solver: Any, clock: float) -> Array:
+    """Return the state where log(1 + t) = `clock`, within the last step."""
+    from scipy.optimize import brentq
 
-    def reach(self, clock: float) -> Array | None:
-        """Return the point where log(1 + t) = `clock`, or None on failure; clocks must increase."""
-        solver = self._solver
-        while solver.y[-1] < clock:
-            failure = solver.step()
-            self.steps += 1
-            self._interpolant = None
-            if solver.status == "failed" or solver.nfev > EVALUATIONS:
-                self.message = str(failure or f"{solver.nfev} gradients used")
-                return None
-        if self._interpolant is None:
-            self._interpolant = solver.dense_output()
-        state = self._interpolant(self._solver_time(clock))
-        return state[:-1].reshape(self._shape)
-
-    def _solver_time(self, clock: float) -> float:
-        """Return s where log(1 + t) = `clock`, within the last step."""
-        from scipy.optimize import brentq
-
-        assert self._interpolant is not None
-        interpolant, solver = self._interpolant, self._solver
-        low, high = solver.t_old, solver.t
-        if interpolant(high)[-1] <= clock:
-            return float(high)
-        return float(brentq(lambda s: interpolant(s)[-1] - clock, low, high, xtol=1e-14))
+    interpolant, time = solver.dense_output(), solver.t
+    if interpolant(time)[-1] > clock:
+        time = brentq(lambda s: interpolant(s)[-1] - clock, solver.t_old, time, xtol=1e-14)
+    state: Array = interpolant(time)
+    return state
 
 
 def _derivative(problem: Problem) -> Derivative:

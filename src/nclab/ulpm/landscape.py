@@ -137,8 +137,10 @@ def smallest_eigenpairs(problem: Problem, theta: Array, *, count: int = 4) -> Ei
     count = min(count, size - 1)
     if size <= DENSE:
         # A Householder reflection of all axes but one is an orthonormal basis of the tangent space.
-        unit = theta.ravel() / math.sqrt(square_norm(theta))
-        basis = _complement(unit)
+        normal = theta.ravel() / math.sqrt(square_norm(theta))
+        normal[0] += math.copysign(1.0, normal[0])
+        normal /= np.linalg.norm(normal)
+        basis = np.eye(size)[:, 1:] - 2 * np.outer(normal, normal[1:])
         images = np.stack([apply(column.reshape(theta.shape)).ravel() for column in basis.T], 1)
         matrix = basis.T @ images
         values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
@@ -192,15 +194,6 @@ def square_norm(theta: Array) -> float:
     25.0
     """
     return float(np.vdot(theta, theta))
-
-
-def _complement(unit: Array) -> Array:
-    """Return (n, n - 1) orthonormal columns that are orthogonal to a unit vector."""
-    reflected = unit.copy()
-    reflected[0] += math.copysign(1.0, unit[0])
-    reflected /= np.linalg.norm(reflected)
-    basis: Array = np.eye(len(unit))[:, 1:] - 2 * np.outer(reflected, reflected[1:])
-    return basis
 
 
 class PointKind(StrEnum):
@@ -350,27 +343,20 @@ def along_circle(theta: Array, direction: Array, angle: float) -> Array:
     return math.cos(angle) * theta + (math.sin(angle) * radius) * direction
 
 
-class Slice(NamedTuple):
-    """The loss on a two-dimensional slice of the sphere."""
-
-    angles: Array
-    """(p,) angles along each of two orthogonal directions, with 0 in the middle."""
-    log_losses: Array
-    """(p, p) log L; the second direction varies along rows."""
-
-
 def sphere_slice(
     problem: Problem, theta: Array, directions: Array, *, reach: float = 1.2, points: int = 61
-) -> Slice:
+) -> tuple[Array, Array]:
     """Return the loss around a point, over two orthonormal tangent directions (2, C + CN, d).
 
-    The great circle in the direction of (a, b) leads to the point with these coordinates.
+    Returns (p,) angles along each direction, with 0 in the middle, and (p, p) values of log L; the
+    second direction varies along rows. The great circle in the direction of (a, b) leads to the
+    point with these coordinates.
 
     >>> from nclab.ulpm.examination import example_point, example_problem
     >>> problem, point = example_problem(), example_point()
     >>> lowest = smallest_eigenpairs(problem, point, count=2).vectors
-    >>> piece = sphere_slice(problem, point, lowest, reach=0.5, points=3)
-    >>> bool(piece.log_losses[1, 1] > piece.log_losses[1, 2])
+    >>> _, log_losses = sphere_slice(problem, point, lowest, reach=0.5, points=3)
+    >>> bool(log_losses[1, 1] > log_losses[1, 2])
     True
     """
     angles = np.linspace(-reach, reach, points)
@@ -381,7 +367,7 @@ def sphere_slice(
             direction = first * directions[0] + second * directions[1]
             direction = direction / angle if angle > 0 else direction
             log_losses[row, column] = log_loss(problem, along_circle(theta, direction, angle))
-    return Slice(angles, log_losses)
+    return angles, log_losses
 
 
 @dataclass(frozen=True)
@@ -392,7 +378,6 @@ class SphereSolution:
     log_loss: float
     log_gap: float
     """log of the loss over the closed-form optimum of ji2022, Thm 3.3."""
-    evaluations: int
 
 
 def minimise_on_sphere(problem: Problem, *, radius: float, seed: int = 0) -> SphereSolution:
@@ -422,4 +407,4 @@ def minimise_on_sphere(problem: Problem, *, radius: float, seed: int = 0) -> Sph
     theta = theta * (radius / math.sqrt(square_norm(theta)))
     value = log_loss(problem, theta)
     best = optimal_log_loss(problem, radius**2)
-    return SphereSolution(theta, value, value - best, int(result.nfev))
+    return SphereSolution(theta, value, value - best)

@@ -245,17 +245,9 @@ def best_multipliers(problem: Problem, theta: Array, margins: Array) -> Array:
     return multipliers
 
 
-@dataclass(frozen=True)
-class SeparationSolution:
-    """A solution of problem (5) with its certificate."""
-
-    certificate: KKTCertificate
-    evaluations: int
-
-
 def solve_separation(
     problem: Problem, *, seed: int = 0, rounds: int = 60, tolerance: float = 1e-9
-) -> SeparationSolution:
+) -> KKTCertificate:
     r"""Solve problem (5) from a random start by augmented Lagrangians, and certify the answer.
 
     $$\min_\theta \tfrac12\|\theta\|^2
@@ -267,8 +259,8 @@ def solve_separation(
     closed form is used only for the certificate, so the value can be compared with Lemma 3.1.
 
     >>> problem = Problem(3, 1, 2)
-    >>> solution = solve_separation(problem)
-    >>> solution.certificate.kind(), round(solution.certificate.value, 6)
+    >>> certificate = solve_separation(problem)
+    >>> certificate.kind(), round(certificate.value, 6)
     ('global minimum', 2.0)
     """
     from scipy.optimize import minimize
@@ -278,11 +270,14 @@ def solve_separation(
     penalty = 1.0 / math.sqrt(problem.per_class)
     multipliers = np.zeros(others.shape)
     theta = problem.initial(scale=1.0, seed=seed)
-    evaluations = 0
+
+    def step_from(theta: Array, multipliers: Array) -> Array:
+        """Return the multipliers after a step along the violation of their constraints."""
+        return np.maximum(multipliers + penalty * (1.0 - pair_margins(problem, theta)), 0.0)
 
     def objective(flat: Array, multipliers: Array) -> tuple[float, Array]:
         point = flat.reshape(problem.shape)
-        updated = _updated_multipliers(problem, point, multipliers, penalty)
+        updated = step_from(point, multipliers)
         value = 0.5 * float(flat @ flat) + float((updated**2).sum()) / (2 * penalty)
         return value, (point - margin_gradient(problem, point, updated)).ravel()
 
@@ -292,20 +287,12 @@ def solve_separation(
             objective, theta.ravel(), (multipliers,), jac=True, method="L-BFGS-B", options=options
         )
         theta = result.x.reshape(problem.shape)
-        evaluations += int(result.nfev)
-        updated = _updated_multipliers(problem, theta, multipliers, penalty)
+        updated = step_from(theta, multipliers)
         change = float(np.abs(updated - multipliers).max())
         multipliers = updated
         if change <= tolerance and smallest_margin(problem, theta) > 0:
             break
-    return SeparationSolution(certify(problem, theta, multipliers), evaluations)
-
-
-def _updated_multipliers(
-    problem: Problem, theta: Array, multipliers: Array, penalty: float
-) -> Array:
-    """Return the multipliers after a step along the violation of their constraints."""
-    return np.maximum(multipliers + penalty * (1.0 - pair_margins(problem, theta)), 0.0)
+    return certify(problem, theta, multipliers)
 
 
 def ray_value(problem: Problem, theta: Array) -> float:

@@ -67,15 +67,11 @@ class UlpmConfig:
                 f"Expected either --steps or --log-time, got {given}. Descent needs --steps, "
                 "the flow needs --log-time."
             )
-        if self.method == "flow" and self.log_time is None:
+        if (self.method == "flow") != (self.steps is None):
+            expected = "--log-time" if self.method == "flow" else "--steps"
             raise NclabError(
-                f"Expected --log-time with --method flow, got --steps {self.steps}. "
-                "The flow chooses the number of its steps."
-            )
-        if self.method != "flow" and self.steps is None:
-            raise NclabError(
-                f"Expected --steps with --method {self.method}, got --log-time {self.log_time:g}. "
-                "Pass --steps, or --method flow."
+                f"Expected {expected} with --method {self.method}. "
+                "Descent needs a number of steps, the flow needs a final time."
             )
         if self.method != "descent" and (self.noise != 0 or self.batch is not None):
             raise NclabError(

@@ -175,10 +175,6 @@ class Trajectory:
             )
         return np.array([getattr(sample, name) for sample in self.samples], dtype=np.float64)
 
-    def first_below(self, name: str, level: float) -> Sample | None:
-        """Return the first sample whose quantity is at most `level`, or None."""
-        return next((s for s in self.samples if getattr(s, name) <= level), None)
-
 
 def log_schedule(last: int, *, per_decade: int = 12) -> list[int]:
     """Return 0, 1, 2, ... and then about `per_decade` steps per decade, including the last step.

@@ -82,7 +82,7 @@ def _margin_bound(preset: str) -> Numbers:
             theta = best + 10 ** rng.uniform(-4, 0.5) * rng.normal(size=problem.shape)
             margins.append(smallest_margin(problem, theta))
             bounds.append(largest_margin(problem, float((theta**2).sum())))
-        solved = solve_separation(problem).certificate.theta
+        solved = solve_separation(problem).theta
         measured = quantities(problem, solved)
         nearest += [measured[name] for name in QUANTITIES]
     both = Inequality(np.array(margins), "<=", np.array(bounds), "ji2022, Lemma 3.1")
@@ -196,7 +196,7 @@ def _equivalence(preset: str) -> Numbers:
         problem, radius = Problem(*size), 3.0
         maxima = [maximise_margin(problem, radius=radius, seed=seed) for seed in range(4)]
         margin, widest = max(maxima, key=lambda maximum: maximum[0])
-        solved = solve_separation(problem).certificate
+        solved = solve_separation(problem)
         scaled = solved.theta * (radius / np.linalg.norm(solved.theta))
         rows.append(
             {
@@ -246,7 +246,7 @@ def _optimum(preset: str) -> Numbers:
         )
         exact = certify(problem, optimal_point(problem, seed=0), multipliers)
         for seed in range(SEEDS[preset]):
-            solution = solve_separation(problem, seed=seed).certificate
+            solution = solve_separation(problem, seed=seed)
             collapse = quantities(problem, solution.theta)
             rows.append(
                 {

@@ -85,7 +85,7 @@ def run(
             {"scale": scale, **examine(find_point(None, "3.1", scale=scale)).to_dict()}
             for scale in config.scales
         ]
-        loss_map = slice_below(find_point(None, "3.1"))
+        angles, log_losses = slice_below(find_point(None, "3.1"))
         for seed in track(seeds, "runs from the saddle"):
             runs = run_escape(**lengths, rate=config.rate, noise=config.noise, seed=seed)
             per_seed.append({"seed": seed, **runs.ends()})
@@ -95,8 +95,8 @@ def run(
         "config": {**asdict(config), "seeds": list(seeds)},
         "points": points,
         "slice": {
-            "angles": loss_map.angles.round(SLICE_DIGITS).tolist(),
-            "log_losses": loss_map.log_losses.round(SLICE_DIGITS).tolist(),
+            "angles": angles.round(SLICE_DIGITS).tolist(),
+            "log_losses": log_losses.round(SLICE_DIGITS).tolist(),
         },
         "per_seed": per_seed,
         "samples": samples,
