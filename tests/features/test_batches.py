@@ -9,7 +9,7 @@ from torch import Tensor
 
 import nclab
 from nclab.errors import DataError
-from nclab.features.batches import Batch, split_batch, split_strictly
+from nclab.features.batches import Batch, labels_of, split_batch
 from nclab.features.labels import LABEL_KEYS
 
 CPU = torch.device("cpu")
@@ -116,12 +116,12 @@ def test_other_batches_raise_in_one_line(batch: Any, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_split_strictly_does_not_guess_the_labels() -> None:
+def test_labels_of_does_not_guess_the_labels() -> None:
     index = torch.tensor([0, 1])
-    assert split_strictly((X, MASK, Y)).labels is Y
-    assert split_strictly((X, Z, Y)).labels is Y
+    assert labels_of((X, MASK, Y))[0] is Y
+    assert labels_of((X, Z, Y))[0] is Y
     with pytest.raises(DataError, match="3 parts of which 2 may be the labels"):
-        split_strictly((X, Y, index))
+        labels_of((X, Y, index))
     monitor = nclab.Monitor(torch.nn.Linear(3, 2))
     with pytest.raises(DataError, match=r"labels=lambda batch: batch\[1\]"):
         next(iter(monitor.watch([(X, Y, index)])))

@@ -9,7 +9,7 @@ import torch
 
 import nclab
 from nclab.monitor import Alarm, CollapseReached, RecordSink
-from nclab.monitor.loaders import as_splits
+from nclab.monitor.callbacks import as_splits
 from nclab.records import read_run
 from nclab.records.schema import split_of
 from nclab.report.compare import last_values

@@ -1,6 +1,6 @@
 """Batches of a loader: inputs for the model, labels, and perhaps a mask of real tokens."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,16 +85,25 @@ def split_in_place(
     return Batch(args, kwargs, as_label_tensor(labels, names), mask if has_mask else None)
 
 
-def split_strictly(
-    batch: Any, names: tuple[str, ...] | None = None, *, tokens: bool = False
-) -> Batch:
-    """Split a batch as `split_in_place` does; raise if several parts may be the labels.
+def labels_of(
+    batch: Any,
+    function: Callable[[Any], Any] | None = None,
+    names: tuple[str, ...] | None = None,
+    *,
+    tokens: bool = False,
+) -> tuple[Any, Tensor | None]:
+    """Return the labels in a batch, and the mask of real tokens.
 
-    >>> split_strictly((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
+    A `function` takes the labels from batches of other kinds. Without one, the batch is split as by
+    `split_in_place`; raise if several parts may be the labels.
+
+    >>> labels_of((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
     Traceback (most recent call last):
     nclab.errors.DataError: Expected batches of (inputs, labels), got 3 parts of which 2 may be
     the labels. Pass a function that returns the labels: labels=lambda batch: batch[1].
     """
+    if function is not None:
+        return function(batch), None
     parts = split_in_place(batch, names, tokens=tokens)
     others = [part for part in parts.args[1:] if isinstance(part, Tensor)]
     alike = [p for p in others if p.shape == parts.labels.shape and not p.is_floating_point()]
@@ -104,7 +113,7 @@ def split_strictly(
             f"{len(alike) + 1} may be the labels. Pass a function that returns the labels: "
             "labels=lambda batch: batch[1]."
         )
-    return parts
+    return parts.labels, parts.mask
 
 
 def known_labels(loader: Any, names: tuple[str, ...] | None = None) -> Tensor | None:

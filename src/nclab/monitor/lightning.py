@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import DataError, MissingExtra, ModelError, NclabError
+from nclab.features.batches import labels_of
 from nclab.features.labels import LabelChoice
 from nclab.measurement.collapse import Collapse
+from nclab.monitor.callbacks import Exact, MonitorCallback, measure_splits
 from nclab.monitor.event import Event, chosen_metrics
-from nclab.monitor.loaders import Exact, as_splits, labels_of
-from nclab.monitor.monitor import Monitor, measure_splits
+from nclab.monitor.monitor import Monitor
 from nclab.monitor.online_probe import OnlineProbe
-from nclab.monitor.schedule import Schedule, as_schedule
+from nclab.monitor.schedule import Schedule
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -25,7 +26,7 @@ LOADERS = ("train", "val")
 """Loaders of a trainer that can be measured exactly by name."""
 
 
-class CollapseCallback(Callback):
+class CollapseCallback(MonitorCallback, Callback):
     """Measures collapse during `Trainer.fit` and never changes the training.
 
     The callback reads the training batches, not sanity checks or validation. Values appear as
@@ -62,28 +63,14 @@ class CollapseCallback(Callback):
         metrics: str | Collection[str] | None = None,
         **options: Any,
     ) -> None:
-        self.metrics = chosen_metrics(metrics)
-        self.schedule = as_schedule(every)
-        if exact is not None and self.schedule.unit != "epochs":
-            raise NclabError("Expected epochs in every= together with exact=, got steps.")
-        self._monitor: Monitor | None = None
-        self._options = {"layers": layers, "preset": preset, **options}
+        options |= {"layers": layers, "preset": preset}
         if isinstance(labels, str):
-            self._options["labels"] = labels
+            options["labels"] = labels
+        super().__init__(every, exact=exact, known=LOADERS, metrics=metrics, options=options)
         self._model = model
         self._labels = labels if callable(labels) else None
-        self._exact = as_splits(exact, LOADERS)
         self._state: Mapping[str, Any] | None = None
         self._unlogged: list[Event] = []
-        # Raise on wrong options now; a module without parameters draws no random numbers.
-        Monitor(nn.Identity(), self.schedule, **self._options)
-
-    @property
-    def monitor(self) -> Monitor:
-        """Monitor of the current training, or of the last one."""
-        if self._monitor is None:
-            raise NclabError("Expected a training first, got none. Train with this callback.")
-        return self._monitor
 
     @property
     def state_key(self) -> str:
@@ -179,21 +166,11 @@ class CollapseCallback(Callback):
         self._state = state_dict
 
     def _end_epoch(self, trainer: Trainer) -> None:
-        monitor, epoch = self.monitor, trainer.current_epoch + 1
-        if monitor.epochs >= epoch:  # the epoch ended with its last batch
-            return
-        before = monitor.last
-        events: list[Event | None] = []
-        if not self._exact:
-            monitor.epoch_end(epoch)
-            events += [] if monitor.last is before else [monitor.last]
-        else:
-            monitor.set_progress(epochs=epoch)
-            due = self.schedule.due(epoch)
-            splits = self._exact.items() if due else ()
-            loaders = {split: _loader(trainer, data) for split, data in splits}
-            events += measure_splits(monitor, loaders)
-        for event in filter(None, events):
+        def measure() -> list[Event]:
+            loaders = {split: _loader(trainer, data) for split, data in self._exact.items()}
+            return measure_splits(self.monitor, loaders)
+
+        for event in self._finish_epoch(trainer.current_epoch + 1, measure):
             self._unlogged.append(event)
             publish(trainer, event, self.metrics)
 

@@ -5,11 +5,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Generic, Self, TypeVar, get_args
 
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError, NclabError, NclabWarning
+from nclab.features.batches import labels_of
 from nclab.features.classifier import AUTO, ClassifierChoice
 from nclab.features.evaluation import THREADS, unwrap
 from nclab.features.labels import LabelChoice
@@ -27,7 +28,6 @@ from nclab.measurement.options import (
 from nclab.measurement.report import Report
 from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
 from nclab.monitor.event import Alarm, Event, History, Source, thin_history
-from nclab.monitor.loaders import WatchedLoader, labels_of, length_of
 from nclab.monitor.running_estimate import RunningEstimate, is_first_process
 from nclab.monitor.schedule import Schedule, as_schedule, choose, in_window
 from nclab.monitor.sinks import Sink, SinkCalls, as_callables, named_sink
@@ -44,6 +44,29 @@ from nclab.text import counted
 
 Item = TypeVar("Item")
 log = logging.getLogger("nclab.monitor")
+
+
+class WatchedLoader(Generic[Item]):
+    """A loader whose batches pass unchanged while the monitor reads their labels.
+
+    Iterate once for each epoch. Attributes other than iteration are those of the loader.
+    """
+
+    def __init__(self, loader: Iterable[Item], epoch: Callable[[], Iterator[Item]]) -> None:
+        self._loader = loader
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[Item]:
+        return self._epoch()
+
+    def __len__(self) -> int:
+        length = length_of(self._loader)
+        if length is None:
+            raise TypeError(f"{type(self._loader).__name__} has no length")
+        return length
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
 
 class Monitor:
@@ -469,16 +492,12 @@ class Monitor:
         )
 
 
-def measure_splits(monitor: Monitor, loaders: Mapping[str, Iterable[Any]]) -> list[Event]:
-    """Measure every split; compare those after the training data with its class means."""
-    reference: Report | None = None
-    events = []
-    for split, loader in loaders.items():
-        report = monitor.measure(loader, split=split, reference=reference)
-        reference = report if split == TRAIN else reference
-        assert monitor.last is not None
-        events.append(monitor.last)
-    return events
+def length_of(loader: Any) -> int | None:
+    """Return the number of batches in a loader; None if the loader does not know."""
+    try:
+        return len(loader)
+    except TypeError:  # an iterable data set has no length
+        return None
 
 
 def _check_count(name: str, value: Any, expected: str, *, least: int) -> None:

@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from nclab.errors import DataError, MissingExtra, NclabError, NclabWarning
 from nclab.features.labels import LABEL_KEYS, TOKENS
-from nclab.monitor.event import Event, chosen_metrics
-from nclab.monitor.loaders import Exact, as_splits, length_of
-from nclab.monitor.monitor import Monitor, measure_splits
-from nclab.monitor.schedule import Schedule, as_schedule
+from nclab.monitor.callbacks import Exact, MonitorCallback, measure_splits
+from nclab.monitor.event import Event
+from nclab.monitor.monitor import Monitor, length_of
+from nclab.monitor.schedule import Schedule
 from nclab.tensor_trees import read_tree, write_tree
 
 try:
@@ -32,7 +32,7 @@ STATE_FILE = "nclab_monitor.safetensors"
 """File with the monitor's state in each checkpoint folder."""
 
 
-class CollapseCallback(TrainerCallback):
+class CollapseCallback(MonitorCallback, TrainerCallback):
     """Measures collapse during `Trainer.train()` and never changes the training.
 
     The trainer passes no batches to callbacks, so the labels are read from the arguments of the
@@ -63,25 +63,11 @@ class CollapseCallback(TrainerCallback):
         metrics: str | Collection[str] | None = None,
         **options: Any,
     ) -> None:
-        self.metrics = chosen_metrics(metrics)
-        self.schedule = as_schedule(every)
-        if exact is not None and self.schedule.unit != "epochs":
-            raise NclabError("Expected epochs in every= together with exact=, got steps.")
-        self._exact = as_splits(exact, DATA)
+        options |= {"layers": layers, "preset": preset}
+        super().__init__(every, exact=exact, known=DATA, metrics=metrics, options=options)
         self._loaders: dict[str, Iterable[Any]] = {}
         self._waiting = False  # for an evaluation, which gives access to its data
-        self._monitor: Monitor | None = None
-        self._options = {"layers": layers, "preset": preset, **options}
         self._trainer: Any = None
-        # Raise on wrong options now; a module without parameters draws no random numbers.
-        Monitor(nn.Identity(), self.schedule, **self._options)
-
-    @property
-    def monitor(self) -> Monitor:
-        """Monitor of the current training, or of the last one."""
-        if self._monitor is None:
-            raise NclabError("Expected a training first, got none. Train with this callback.")
-        return self._monitor
 
     def attach(self, trainer: Any) -> Self:
         """Add this callback to a trainer and log through the trainer."""
@@ -134,7 +120,8 @@ class CollapseCallback(TrainerCallback):
             self.monitor.set_progress(steps=state.global_step)
         else:
             self.monitor.step(state.global_step)
-        events = [] if self.monitor.last is before else [self.monitor.last]
+        last = self.monitor.last
+        events = [] if last is None or last is before else [last]
         if state.epoch == round(state.epoch):
             events += self._end_epoch(args, state, kwargs)
         self._log(events, state, control)
@@ -165,21 +152,12 @@ class CollapseCallback(TrainerCallback):
                 stacklevel=2,
             )
 
-    def _end_epoch(self, args: Args, state: State, known: Mapping[str, Any]) -> list[Event | None]:
+    def _end_epoch(self, args: Args, state: State, known: Mapping[str, Any]) -> list[Event]:
         """Measure an epoch that is due; return its events."""
         epoch = max(1, math.ceil(state.epoch - 1e-6))
-        monitor, before = self.monitor, self.monitor.last
-        if monitor.epochs >= epoch:  # the epoch ended with its last step
-            return []
-        if not self._exact:
-            monitor.epoch_end(epoch)
-            return [] if monitor.last is before else [monitor.last]
-        monitor.set_progress(epochs=epoch)
-        if not self.schedule.due(epoch):
-            return []
-        return self._measure(args, known)
+        return self._finish_epoch(epoch, partial(self._measure, args, known))
 
-    def _measure(self, args: Args, known: Mapping[str, Any]) -> list[Event | None]:
+    def _measure(self, args: Args, known: Mapping[str, Any]) -> list[Event]:
         """Measure all splits, or wait for an evaluation that gives access to the data of one."""
         available = self._trainer is not None or known.get("eval_dataloader") is not None
         missing = {split for split, data in self._exact.items() if isinstance(data, str)}
@@ -190,7 +168,7 @@ class CollapseCallback(TrainerCallback):
         for split, data in self._exact.items():
             if split not in self._loaders:
                 self._loaders[split] = self._loader(data, args, known)
-        return [*measure_splits(self.monitor, self._loaders)]
+        return measure_splits(self.monitor, self._loaders)
 
     def _loader(self, data: Any, args: Args, known: Mapping[str, Any]) -> Iterable[Any]:
         """Return a loader of the trainer's data that draws no random numbers."""
@@ -223,9 +201,9 @@ class CollapseCallback(TrainerCallback):
             saved = {**saved, "running": {"layers": {}}}
         self.monitor.load_state_dict(saved)
 
-    def _log(self, events: Sequence[Event | None], state: State, control: Control) -> None:
+    def _log(self, events: Sequence[Event], state: State, control: Control) -> None:
         scalars: dict[str, float] = {}
-        for event in filter(None, events):
+        for event in events:
             scalars |= event.scalars(self.metrics)
         if not scalars:
             return

@@ -1,0 +1,99 @@
+"""The part that the callbacks of all trainers share: options, the monitor, and exact splits."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from nclab.errors import NclabError
+from nclab.measurement.report import Report
+from nclab.monitor.event import Event, chosen_metrics
+from nclab.monitor.monitor import Monitor
+from nclab.monitor.schedule import Schedule, as_schedule
+from nclab.records.schema import TRAIN
+
+Exact = str | Iterable[Any] | Mapping[str, Any] | Sequence[str] | None
+"""Data that a callback measures exactly: names of the trainer's data, a loader, or several."""
+
+
+class MonitorCallback:
+    """Base of the trainer callbacks: options, which are checked at once, and a monitor."""
+
+    def __init__(
+        self,
+        every: int | str | Schedule,
+        *,
+        exact: Exact,
+        known: Sequence[str],
+        metrics: str | Collection[str] | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Take the names of the trainer's data that `exact` may give as `known`."""
+        self.metrics = chosen_metrics(metrics)
+        self.schedule = as_schedule(every)
+        if exact is not None and self.schedule.unit != "epochs":
+            raise NclabError("Expected epochs in every= together with exact=, got steps.")
+        self._exact = as_splits(exact, known)
+        self._options = dict(options)
+        self._monitor: Monitor | None = None
+        # Raise on wrong options now; a module without parameters draws no random numbers.
+        Monitor(nn.Identity(), self.schedule, **self._options)
+
+    @property
+    def monitor(self) -> Monitor:
+        """Monitor of the current training, or of the last one."""
+        if self._monitor is None:
+            raise NclabError("Expected a training first, got none. Train with this callback.")
+        return self._monitor
+
+    def _finish_epoch(self, epoch: int, measure: Callable[[], list[Event]]) -> list[Event]:
+        """End an epoch of the monitor, unless its last batch has; return the new events.
+
+        With `exact` a due epoch is measured by `measure` instead.
+        """
+        monitor, before = self.monitor, self.monitor.last
+        if monitor.epochs >= epoch:
+            return []
+        if self._exact:
+            monitor.set_progress(epochs=epoch)
+            return measure() if self.schedule.due(epoch) else []
+        monitor.epoch_end(epoch)
+        return [] if monitor.last is None or monitor.last is before else [monitor.last]
+
+
+def measure_splits(monitor: Monitor, loaders: Mapping[str, Iterable[Any]]) -> list[Event]:
+    """Measure every split; compare those after the training data with its class means."""
+    reference: Report | None = None
+    events = []
+    for split, loader in loaders.items():
+        report = monitor.measure(loader, split=split, reference=reference)
+        reference = report if split == TRAIN else reference
+        assert monitor.last is not None
+        events.append(monitor.last)
+    return events
+
+
+def as_splits(exact: Exact, known: Sequence[str]) -> dict[str, Any]:
+    """Return the data by the name of their split, the training data first; empty without data.
+
+    >>> as_splits(("val", "train"), ("train", "val"))
+    {'train': 'train', 'val': 'val'}
+    """
+    if exact is None:
+        return {}
+    if isinstance(exact, Mapping):
+        splits = dict(exact)
+    elif isinstance(exact, str):
+        splits = {exact: exact}
+    elif isinstance(exact, (list, tuple)) and exact and all(isinstance(s, str) for s in exact):
+        splits = {split: split for split in exact}
+    else:
+        splits = {TRAIN: exact}
+    unknown = [data for data in splits.values() if isinstance(data, str) and data not in known]
+    if unknown or not splits or not all(isinstance(split, str) and split for split in splits):
+        names = ", ".join(map(repr, known))
+        raise NclabError(
+            f"Expected exact={names} or a loader, or several as a tuple or by name, got "
+            f"{unknown[0] if unknown else exact!r}."
+        )
+    return dict(sorted(splits.items(), key=lambda item: item[0] != TRAIN))
