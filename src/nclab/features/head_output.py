@@ -80,39 +80,29 @@ def find_logit_source(
     linear: Sequence[LinearCall], outputs: Sequence[Tensor], mask: Tensor | None
 ) -> LogitSource | None:
     """Return the last linear map, or several maps of one layer, that make an output exactly."""
-    for call in reversed(linear):
+    singles = [(call,) for call in reversed(linear)]
+    for calls in (*singles, *_groups_by_input(linear)):
         for index, output in enumerate(outputs):
-            source = _source_of_one(call, index, as_column(output), mask)
-            if source is not None:
-                return source
-    for calls in _groups_by_input(linear):
-        for index, output in enumerate(outputs):
-            source = _source_of_several(calls, index, as_column(output), mask)
+            source = _source_of(calls, index, as_column(output), mask)
             if source is not None:
                 return source
     return None
 
 
-def _source_of_one(
-    call: LinearCall, index: int, output: Tensor, mask: Tensor | None
-) -> LogitSource | None:
-    result = call.target()
-    if not (_comparable(result) and _comparable(output)) or result is None:
-        return None
-    for selection, view in views(result, output, mask):
-        if _equal(view, output):
-            return LogitSource((call,), index, selection)
-    if result.ndim > 2 == output.ndim and select_positions(result, result, output) is not None:
-        return LogitSource((call,), index, "token")
-    return _source_of_several((call,), index, output, mask)
-
-
-def _source_of_several(
+def _source_of(
     calls: tuple[LinearCall, ...], index: int, output: Tensor, mask: Tensor | None
 ) -> LogitSource | None:
+    """Return how the results of these calls, unchanged or combined, make an output."""
     results = [result for call in calls if (result := call.target()) is not None]
     if len(results) < len(calls) or not all(map(_comparable, (output, *results))):
         return None
+    if len(calls) == 1:
+        [result] = results
+        for selection, view in views(result, output, mask):
+            if _equal(view, output):
+                return LogitSource(calls, index, selection)
+        if result.ndim > 2 == output.ndim and select_positions(result, result, output) is not None:
+            return LogitSource(calls, index, "token")
     for parts in zip(*(views(result, output, mask) for result in results), strict=True):
         selection = parts[0][0]
         change = fit_combination([as_rows(view) for _, view in parts], as_rows(output))
@@ -134,7 +124,7 @@ def summed_layers(linear: Sequence[LinearCall], outputs: Sequence[Tensor]) -> li
             if target is not None and target.shape == output.shape:
                 calls.append(call)
         inputs = {call.call.source_identity for call in calls}
-        if len(inputs) > 1 and _source_of_several(tuple(calls), 0, output, None) is not None:
+        if len(inputs) > 1 and _source_of(tuple(calls), 0, output, None) is not None:
             return [call.call.name for call in calls]
     return []
 
@@ -182,19 +172,19 @@ def change_remark(source: LogitSource) -> str:
     )
 
 
-def _groups_by_input(linear: Sequence[LinearCall]) -> Iterator[tuple[LinearCall, ...]]:
-    """Yield groups of linear maps with the same input and shape of logits, the last group first."""
+def _groups_by_input(linear: Sequence[LinearCall]) -> list[tuple[LinearCall, ...]]:
+    """Return groups of linear maps of one input and one shape of logits, the last group first."""
     groups: dict[tuple[Identity | None, torch.Size, bool], list[LinearCall]] = {}
     for call in linear:
         target = call.call.target
         if target is not None:
             key = call.call.source_identity, target.shape, call.form.unit_rows
             groups.setdefault(key, []).append(call)
-    yield from (tuple(group) for group in reversed(groups.values()) if len(group) > 1)
+    return [tuple(group) for group in reversed(groups.values()) if len(group) > 1]
 
 
-def _comparable(tensor: Tensor | None) -> bool:
-    return tensor is not None and not tensor.is_meta and is_dense(tensor)
+def _comparable(tensor: Tensor) -> bool:
+    return not tensor.is_meta and is_dense(tensor)
 
 
 def _equal(first: Tensor, second: Tensor) -> bool:

@@ -111,11 +111,6 @@ class RowSelection(NamedTuple):
     ignored: int = 0
     """Number of rows that are skipped because they have no label."""
 
-    @property
-    def kept(self) -> Tensor:
-        """(n,) classes of the rows that are read."""
-        return self.classes.clone() if self.keep is None else self.classes[self.keep]
-
 
 class TrainingHooks:
     """Hooks on a model: the first pass finds the layers, later passes read them.
@@ -312,12 +307,15 @@ class TrainingHooks:
         self.refused = None
         self.passes += 1
         chosen, self._chosen = self._chosen, None
+        keep = None
         if chosen is None:  # the traced pass, which read all rows
             chosen = self._choose(labels)
             classes, keep = chosen.classes.clone(), chosen.keep
+        elif chosen.keep is None:
+            classes = chosen.classes.clone()
         else:
-            classes, keep = chosen.kept, None
-            if chosen.keep is not None and self._needs_all_rows():
+            classes = chosen.classes[chosen.keep]
+            if self._needs_all_rows():
                 rows = [features[chosen.keep.to(features.device)] for features in rows]
         self.take(BatchFeatures(rows, logits, classes, loss, keep, chosen.ignored, dtypes))
 
