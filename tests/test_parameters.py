@@ -1,4 +1,4 @@
-"""No function takes more parameters than a caller can keep in mind, but with a reason."""
+"""Functions with many parameters have a reason to have them."""
 
 import ast
 from collections.abc import Iterator
@@ -8,29 +8,29 @@ from tests.test_imports import modules
 
 MOST = 8
 REASONS = {
-    "nclab.cli.*.command": "its parameters are its options, with help each",
-    "nclab.measurement.arrays.measure_features": "the public door: each option stands alone",
-    "nclab.measurement.shards.measure_shards": "the public door: each option stands alone",
-    "nclab.monitor.monitor.__init__": "the public door: each option stands alone",
-    "nclab.measurement.model.measure": "the public door: each option stands alone",
-    "nclab.theory.targets.dispatch.target": "the public door: each option stands alone",
+    "nclab.cli.*.command": "every parameter is an option with its help text",
+    "nclab.measurement.arrays.measure_features": "public function with independent options",
+    "nclab.measurement.shards.measure_shards": "public function with independent options",
+    "nclab.monitor.monitor.__init__": "public class with independent options",
+    "nclab.measurement.model.measure": "public function with independent options",
+    "nclab.theory.targets.dispatch.target": "public function with independent options",
+    "nclab.theory.targets.setting.check_setting": "checks the options of `target` one by one",
 }
 
 
-def long_lists() -> Iterator[str]:
-    """The functions with more parameters than `MOST`, `self` not counted."""
+def functions_with_many_parameters() -> Iterator[str]:
+    """Yield the functions with more than `MOST` parameters; `self` is not counted."""
     for module, file in modules().items():
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                inside = ast.walk(node.args)
-                names = {one.arg for one in inside if isinstance(one, ast.arg)} - {"self", "cls"}
-                if len(names) > MOST:
+                arguments = (part for part in ast.walk(node.args) if isinstance(part, ast.arg))
+                if len({argument.arg for argument in arguments} - {"self", "cls"}) > MOST:
                     yield f"{module}.{node.name}"
 
 
-def test_long_lists_of_parameters_have_reasons() -> None:
-    found = list(long_lists())
-    for name in found:
+def test_functions_with_many_parameters_have_reasons() -> None:
+    functions = list(functions_with_many_parameters())
+    for name in functions:
         assert any(fnmatch(name, pattern) for pattern in REASONS), f"{name}: over {MOST} parameters"
     for pattern in REASONS:
-        assert any(fnmatch(name, pattern) for name in found), f"{pattern} needs no reason any more"
+        assert any(fnmatch(name, pattern) for name in functions), f"{pattern}: remove the reason"
