@@ -33,15 +33,6 @@ noise of the gradient's root mean square, and descent on one sample per step, wh
 density."""
 
 
-def _output_gradients(points: Array) -> Array:
-    """Return (R, samples, classes) softmax minus one-hot labels, for R points at once."""
-    W, H = points[:, :4], points[:, 4:]
-    logits = H @ W.transpose(0, 2, 1)
-    odds = np.exp(logits - logits.max(2, keepdims=True))
-    gradients: Array = odds / odds.sum(2, keepdims=True) - np.eye(4)
-    return gradients
-
-
 def escape_steps(noise: str, *, steps: int = STEPS, seeds: int = SEEDS) -> tuple[Array, Array]:
     """Return when descent from Example 3.1 leaves its ray for good, and its angle at the end.
 
@@ -59,12 +50,14 @@ def escape_steps(noise: str, *, steps: int = STEPS, seeds: int = SEEDS) -> tuple
     ray = example_point(1.0) / np.linalg.norm(example_point(1.0))
     last_on_ray, sine = np.zeros(runs), np.zeros(runs)
     for step in range(1, steps + 1):
-        outputs = _output_gradients(theta)
+        W, H = theta[:, :4], theta[:, 4:]
+        logits = H @ W.transpose(0, 2, 1)  # (runs, samples, classes)
+        odds = np.exp(logits - logits.max(2, keepdims=True))
+        outputs = odds / odds.sum(2, keepdims=True) - np.eye(4)
         if noise == ONE_SAMPLE:
             weights = np.zeros((runs, 4, 1))
             weights[np.arange(runs), rng.integers(4, size=runs)] = 4.0
             outputs = outputs * weights
-        W, H = theta[:, :4], theta[:, 4:]
         gradient = np.concatenate([outputs.transpose(0, 2, 1) @ H, outputs @ W], axis=1)
         relative = noise == "as large as the gradient"
         unit = np.sqrt(np.square(gradient).mean((1, 2), keepdims=True)) if relative else 1.0

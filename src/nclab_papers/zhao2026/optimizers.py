@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -99,25 +100,20 @@ def arms(config: Config, seeds: Sequence[int]) -> list[tuple[Row, SweepConfig]]:
     """Return every fleet with its setting; a fleet has all weight decays of one seed."""
     fleets: list[tuple[Row, SweepConfig]] = []
     small_decays = tuple(decay for decay in config.weight_decays if decay <= USUAL[-1])
-    for seed in seeds:
-        for data in config.data:
-            for classes in config.classes:
-                make = partial(config.networks.config, data, classes=classes, seed=seed)
-                for rate in config.rates:
-                    setting = {"data": data, "classes": classes, "rate": rate}
-                    for name in OPTIMIZERS:
-                        used = round(rate / 10, 9) if name in ADAPTIVE else rate
-                        recipe: dict[str, Any] = {"optimizer": name, "rate": used}
-                        if name not in ("adam", "adamw"):
-                            recipe["momentum"] = config.momentum
-                        fleet = make(weight_decays=config.weight_decays, **recipe)
-                        fleets.append(({"optimizer": name, **setting}, fleet))
-                    if classes in config.classes[:2]:
-                        faster = rate / (1 - config.momentum)
-                        fleet = make(
-                            weight_decays=small_decays, momentum=0.0, rate=round(faster, 9)
-                        )
-                        fleets.append(({"optimizer": NO_MOMENTUM, **setting}, fleet))
+    for seed, data, classes, rate in product(seeds, config.data, config.classes, config.rates):
+        make = partial(config.networks.config, data, classes=classes, seed=seed)
+        setting = {"data": data, "classes": classes, "rate": rate}
+        for name in OPTIMIZERS:
+            used = round(rate / 10, 9) if name in ADAPTIVE else rate
+            recipe: dict[str, Any] = {"optimizer": name, "rate": used}
+            if name not in ("adam", "adamw"):
+                recipe["momentum"] = config.momentum
+            fleet = make(weight_decays=config.weight_decays, **recipe)
+            fleets.append(({"optimizer": name, **setting}, fleet))
+        if classes in config.classes[:2]:
+            faster = round(rate / (1 - config.momentum), 9)
+            fleet = make(weight_decays=small_decays, momentum=0.0, rate=faster)
+            fleets.append(({"optimizer": NO_MOMENTUM, **setting}, fleet))
     return fleets
 
 

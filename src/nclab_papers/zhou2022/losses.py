@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -172,10 +173,7 @@ def run(
                 **recipe_of(config, loss),
             ),
         )
-        for seed in seeds
-        for data in config.data
-        for classes in config.classes
-        for loss in LOSSES
+        for seed, data, classes, loss in product(seeds, config.data, config.classes, LOSSES)
     ]
     return train_and_measure(config, fleets, measure, seeds=seeds, out=out, engine=engine)
 
