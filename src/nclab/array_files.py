@@ -97,7 +97,10 @@ def read_labels(path: str | os.PathLike[str]) -> Any:
     if file.suffix == ".npy":
         return read_arrays(file)[FEATURES[0]]
     if file.suffix == ".csv" and file.is_file():
-        return _csv_labels(file)
+        table, column = _csv_table(file, lambda first: not set(LABEL_COLUMNS).isdisjoint(first))
+        if not len(table):
+            raise DataError(f"Expected labels in {file}, got no rows.")
+        return _labels(table, column, file)
     return pick(read_arrays(file), LABELS, file)
 
 
@@ -261,10 +264,7 @@ def read_csv(file: Path) -> tuple[Any, Any]:
     """
     if not file.is_file():
         raise DataError(f"Expected a .csv file, but {file} does not exist.")
-    first = _first_line(file)
-    has_names = not any(_is_number(cell) for cell in first)
-    column = _label_column(first if has_names else [])
-    table = _csv_table(file, has_names, column % len(first))
+    table, column = _csv_table(file, lambda first: not any(map(_is_number, first)))
     if table.shape[0] == 0 or table.shape[1] < 2:
         raise DataError(
             f"Expected rows of at least one number and a label in {file}, got {len(table)} rows "
@@ -278,51 +278,36 @@ def read_csv(file: Path) -> tuple[Any, Any]:
                 f"Cannot read {file}: expected numbers in column {number + 1}, got "
                 f"{str((words or [''])[0])!r:.60}."
             )
-    return inputs.to_numpy(np.float64), _labels(table, column % len(first), file)
+    return inputs.to_numpy(np.float64), _labels(table, column, file)
 
 
-def _csv_labels(file: Path) -> Any:
-    """Return the labels of a .csv file that may have no other column."""
-    first = _first_line(file)
-    has_names = any(name in LABEL_COLUMNS for name in first)
-    column = _label_column(first if has_names else [])
-    table = _csv_table(file, has_names, column % len(first))
-    if not len(table):
-        raise DataError(f"Expected labels in {file}, got no rows.")
-    return _labels(table, column % len(first), file)
-
-
-def _first_line(file: Path) -> list[str]:
-    with _readable(file), file.open(encoding="utf-8-sig") as lines:
-        return [cell.strip().strip('"') for cell in lines.readline().split(",")]
-
-
-def _label_column(names: list[str]) -> int:
-    """Return the index of the label column among column names; -1 for the last column."""
-    return next((index for index, name in enumerate(names) if name in LABEL_COLUMNS), -1)
-
-
-def _csv_table(file: Path, has_names: bool, label_column: int) -> Any:
-    """Return a .csv file as a pandas table with labels as text."""
+def _csv_table(file: Path, is_header: Callable[[list[str]], bool]) -> tuple[Any, int]:
+    """Return a .csv file as a pandas table with labels as text, and the index of their column."""
     try:
         import pandas
     except ImportError as error:
         raise MissingExtra("A .csv file", package="pandas", extra="notebook") from error
+    with _readable(file), file.open(encoding="utf-8-sig") as lines:
+        first = [cell.strip().strip('"') for cell in lines.readline().split(",")]
+    has_names = is_header(first)
+    known = [index for index, name in enumerate(first) if has_names and name in LABEL_COLUMNS]
+    column = known[0] if known else len(first) - 1
     with _readable(file), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # newer versions of pandas deprecate float_precision
         warnings.simplefilter("error", pandas.errors.ParserWarning)  # rows that are too long
         try:
-            return pandas.read_csv(
+            table = pandas.read_csv(
                 file,
                 header=0 if has_names else None,
                 index_col=False,
-                converters={label_column: lambda cell: str(cell).strip(' "')},
+                converters={column: lambda cell: str(cell).strip(' "')},
                 encoding="utf-8-sig",
                 float_precision="round_trip",
                 skipinitialspace=True,
             )
         except pandas.errors.EmptyDataError:
-            return pandas.DataFrame()
+            table = pandas.DataFrame()
+    return table, column
 
 
 def _labels(table: Any, column: int, file: Path) -> Any:

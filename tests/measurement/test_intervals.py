@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import nclab
-from nclab.measurement import resampling
-from nclab.measurement.gather import Extras
+from nclab.measurement import memory
+from nclab.measurement.options import MeasureOptions
 from nclab.measurement.resampling import (
     EXTREME,
     FIXED,
@@ -31,7 +31,7 @@ DATA = cloud(per_class=30, noise=0.8)
 def assigned_groups(labels: Tensor, count: int = 10) -> Tensor:
     """Return the group of each sample."""
     moments = nclab.ClassMoments(int(labels.max()) + 1, 2)
-    return GroupJackknife(moments, None, Extras(), count=count)._assign(labels)
+    return GroupJackknife(moments, None, MeasureOptions(groups=count))._assign(labels)
 
 
 def test_intervals_equal_those_of_measurements_without_each_group() -> None:
@@ -150,8 +150,8 @@ def test_an_accuracy_of_one_has_an_exact_interval() -> None:
 
 
 def test_memory_is_announced_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resampling, "ANNOUNCED", 1000)
-    with pytest.warns(nclab.NclabWarning, match="about .* GB for 5 classes in dimension 7"):
+    monkeypatch.setattr(memory, "ANNOUNCED", 1000)
+    with pytest.warns(nclab.NclabWarning, match="for 5 classes in dimension 7: .* intervals"):
         nclab.measure_features(DATA.features, DATA.labels, intervals=True)
 
 

@@ -21,16 +21,14 @@ from nclab.measurement.options import (
     Reference,
     check_count,
     check_labels,
+    require_known_classes,
     split_soft,
 )
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX, as_tensor
-from nclab.statistics.sums import require_samples
 
 SLICE = 2**16
 """Rows of an array that are added at a time."""
-MOST_CLASSES = 2**24
-"""Largest number of classes for which labels are counted before the pass."""
 
 
 def measure_features(
@@ -133,19 +131,26 @@ def _measure(
     known_labels = source.labels if isinstance(source, _Slices) else None
     if known_labels is not None:
         check_labels(options.class_names, known_labels, options.ignore_index)
-        options.check_samples(len(known_labels))
+        if options.groups > len(known_labels):
+            raise DataError(
+                "Expected at least as many samples as groups of intervals, got "
+                f"{len(known_labels)} for {options.groups}. Pass fewer groups."
+            )
     # Arrays are read again where they are. Batches are cached, as computing them may take long.
     cache = Cache(options.cache_bytes) if options.second_pass and not is_array else None
     stream = LayerStream(
         options,
         head=head,
         cache=cache,
-        budget=Budget(options.memory_limit, options.second_pass, options.missing_allowed),
+        budget=Budget(options.memory_limit),
         same_order=is_array and options.second_pass,
         known_labels=known_labels,
     )
     if isinstance(source, _Slices) and not options.missing_allowed:
-        _require_classes(source, options, head)
+        shape, numbers = source.features.shape, source.labels
+        one_per_row = numbers.ndim == 1 and shape[:1] == numbers.shape
+        if one_per_row and (head is None or shape[1:] == head.weight.shape[1:]):
+            require_known_classes(numbers, options.class_count(head), options.ignore_index)
     for batch in track(source, "measuring"):
         rows, numbers, targets = reader(batch)
         stream.update(rows, numbers, targets=targets)
@@ -237,28 +242,6 @@ class _Slices:
         for number in range(len(self)):
             rows = slice(number * SLICE, (number + 1) * SLICE)
             yield self.features[rows], self.labels[rows]
-
-
-def _require_classes(source: _Slices, options: MeasureOptions, head: Head | None) -> None:
-    """Raise for absent classes before the pass. The pass reports other faults."""
-    labels, ignore_index = source.labels, options.ignore_index
-    if labels.ndim != 1 or not labels.numel():
-        return
-    if labels.dtype.is_floating_point or labels.dtype.is_complex:
-        return
-    used = labels if ignore_index is None else labels[labels != ignore_index]
-    if not used.numel() or int(used.min()) < 0 or source.features.shape[:1] != labels.shape:
-        return
-    if head is not None and source.features.shape[1:] != head.weight.shape[1:]:
-        return
-    classes = options.class_count(head) or int(used.max()) + 1
-    if classes > MOST_CLASSES and classes > used.numel():
-        raise DataError(
-            f"Expected samples of all {classes} classes, got {used.numel()} labels, the largest "
-            f"{int(used.max())}. Labels are numbers from 0; ids must be mapped to them."
-        )
-    if max(1, int(used.max())) < classes <= MOST_CLASSES:
-        require_samples(used.long().bincount(minlength=classes))
 
 
 def _source(features: Any, labels: Any) -> Iterable[Any]:

@@ -240,11 +240,17 @@ differ from those of a simplex by 0 on average (0 = simplex).
         optimum, why_no_optimum = self._optimum_distance
         if why_no_optimum:
             notes["target_distance"] = why_no_optimum
+        closest_pairs = []
+        for first, second, cosine in self.closest_pairs:
+            pair: dict[str, Any] = {"classes": [first, second], "cosine": cosine}
+            if self.class_names is not None:
+                pair["names"] = [self.name_of(first), self.name_of(second)]
+            closest_pairs.append(pair)
         return {
             **self.to_row(),
             **_finite_values(self.values),
             "max_inter_pair": list(self.max_inter_pair),
-            "closest_pairs": self._named_pairs(),
+            "closest_pairs": closest_pairs,
             "classes": list(self.classes),
             **({} if self.class_names is None else {"class_names": list(self.class_names)}),
             **{name: _finite_list(getattr(self, name)) for name in CLASS_ARRAYS},
@@ -255,34 +261,23 @@ differ from those of a simplex by 0 on average (0 = simplex).
             "notes": notes,
             "warnings": list(self.warnings),
             "verdict": self.verdict,
-            **self._shown_strata(),
-            **({} if optimum is None else {"own_target": _recorded_optimum(optimum)}),
-            **self._uncertainty(),
+            **self._optional_parts(optimum),
         }
 
-    def _shown_strata(self) -> dict[str, Any]:
-        """Return the groups of classes that tables show, if they show any."""
-        return {"strata": self.strata().to_dicts()} if shows_strata(self.counts) else {}
-
-    def _uncertainty(self) -> dict[str, Any]:
-        """Return intervals and values under shuffled labels, if measured, as JSON values."""
-        values: dict[str, Any] = {}
+    def _optional_parts(self, optimum: OptimumDistance | None = None) -> dict[str, Any]:
+        """Return JSON values of groups of classes, optimum, intervals and shuffled labels."""
+        parts: dict[str, Any] = {}
+        if shows_strata(self.counts):
+            parts["strata"] = self.strata().to_dicts()
+        if optimum is not None:
+            geometry, weight_decay = optimum.distance.geometry, list(optimum.weight_decay)
+            parts["own_target"] = {"geometry": geometry, "weight_decay": weight_decay}
         if self.intervals is not None:
-            values["intervals"] = {name: list(ends) for name, ends in self.intervals.items()}
-            values["no_interval"] = dict(self.no_interval)
+            parts["intervals"] = {name: list(ends) for name, ends in self.intervals.items()}
+            parts["no_interval"] = dict(self.no_interval)
         if self.shuffled_labels is not None:
-            values["shuffled_labels"] = _finite_values(self.shuffled_labels)
-        return values
-
-    def _named_pairs(self) -> list[dict[str, Any]]:
-        """Return the closest pairs of classes, with names if the classes have names."""
-        rows = []
-        for first, second, cosine in self.closest_pairs:
-            row: dict[str, Any] = {"classes": [first, second], "cosine": cosine}
-            if self.class_names is not None:
-                row["names"] = [self.name_of(first), self.name_of(second)]
-            rows.append(row)
-        return rows
+            parts["shuffled_labels"] = _finite_values(self.shuffled_labels)
+        return parts
 
     def _recorded_certificate(self) -> tuple[dict[str, Any] | None, str]:
         """Return the certificate for records, or the reason why it is missing."""
@@ -297,8 +292,7 @@ differ from those of a simplex by 0 on average (0 = simplex).
 
     def _table_rows(self) -> list[dict[str, Any]]:
         row = {**self._row({}), "notes": dict(self.notes), "warnings": list(self.warnings)}
-        row |= self._shown_strata()
-        return [{**row, **self._uncertainty(), "non_negative": self.non_negative}]
+        return [{**row, **self._optional_parts(), "non_negative": self.non_negative}]
 
     def summary(self) -> list[str]:
         prefix = f"{self.split}: " if self.split else ""
@@ -335,11 +329,6 @@ differ from those of a simplex by 0 on average (0 = simplex).
     def _repr_html_(self) -> str:
         small = mini_map(self._picture_row()) if self.num_classes <= PAIRS_SHOWN else ""
         return html_table(self._table_rows(), remarks=self.summary()) + small
-
-
-def _recorded_optimum(optimum: OptimumDistance) -> dict[str, Any]:
-    """Return what a record keeps of the optimum in addition to its scalars."""
-    return {"geometry": optimum.distance.geometry, "weight_decay": list(optimum.weight_decay)}
 
 
 def _finite(value: float | None) -> float | None:

@@ -106,9 +106,17 @@ def write_page(
     path: str | os.PathLike[str], picture: "Picture", table: str, summary: Sequence[str] = ()
 ) -> None:
     """Write sentences, a picture for light and dark screens, and an HTML table as one file."""
+    from nclab.figures.matplotlib_renderer import draw
+
     title = html.escape(picture.title)
     first = "".join(f'<p class="summary">{html.escape(line)}</p>\n' for line in summary)
-    light, dark = (_embedded_svg(picture, dark) for dark in (False, True))
+    urls = []
+    for is_dark in (False, True):
+        svg = io.BytesIO()
+        figure = draw(picture._replace(title=""), is_dark)
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        urls.append(f"data:image/svg+xml;base64,{base64.b64encode(svg.getvalue()).decode()}")
+    light, dark = urls
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -121,15 +129,6 @@ def write_page(
 </body></html>
 """
     write_whole(path, page.encode(), through_link=True)
-
-
-def _embedded_svg(picture: "Picture", dark: bool) -> str:
-    """Return a figure as a data URL."""
-    from nclab.figures.matplotlib_renderer import draw
-
-    content = io.BytesIO()
-    draw(picture._replace(title=""), dark).savefig(content, format="svg", metadata={"Date": None})
-    return f"data:image/svg+xml;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
 def with_summary(table: Any, lines: Sequence[str]) -> Group:
@@ -230,11 +229,11 @@ def html_table(rows: Sequence[Row], *, remarks: Sequence[str] = ()) -> str:
     meaning_heading = '<th class="meaning">meaning</th>' if single else ""
     headings += "<th>labels shuffled</th>" if shuffled else ""
     head = f"<tr><th>metric</th>{headings}<th>at collapse</th>{meaning_heading}</tr>"
-    groups = "".join(
-        f"<p>classes by frequency{_of_layer(row, rows)}</p>{strata_html(row['strata'])}"
-        for row in rows
-        if row.get("strata")
-    )
+    groups = ""
+    for row in rows:
+        if row.get("strata"):
+            of_layer = "" if single else f" of {html.escape(_title(row))}"
+            groups += f"<p>classes by frequency{of_layer}</p>{strata_html(row['strata'])}"
     return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>{below}{groups}"
 
 
@@ -244,52 +243,36 @@ def strata_table(groups: Sequence[Row], title: str = "value") -> Table:
     table = Table(
         header_style="bold", title=f"classes by frequency{of_layer}", title_justify="left"
     )
-    for heading in ("samples per class", "classes", "samples"):
-        table.add_column(heading, justify="right")
-    columns = _strata_columns(groups)
-    for heading in columns.values():
+    headings, *lines = _strata_cells(groups)
+    for heading in headings:
         table.add_column(Text(heading), justify="right")
-    for group in groups:
-        cells = [number(group[name]) for name in columns]
-        table.add_row(_class_sizes(group), str(group["classes"]), str(group["samples"]), *cells)
+    for cells in lines:
+        table.add_row(*cells)
     return table
 
 
 def strata_html(groups: Sequence[Row]) -> str:
     """Return the table of classes by frequency as HTML."""
-    columns = _strata_columns(groups)
-    lines = []
-    for group in groups:
-        cells = [str(group["classes"]), str(group["samples"])]
-        cells += [number(group[name]) for name in columns]
-        line = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f"<tr><th>{_class_sizes(group)}</th>{line}</tr>")
-    headings = ("samples per class", "classes", "samples", *columns.values())
+    headings, *lines = _strata_cells(groups)
     head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    body = ""
+    for sizes, *cells in lines:
+        values = "".join(f"<td>{cell}</td>" for cell in cells)
+        body += f"<tr><th>{sizes}</th>{values}</tr>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _class_sizes(group: Row) -> str:
-    """Return the range of class sizes in a group.
-
-    >>> _class_sizes({"least": 2, "most": 9}), _class_sizes({"least": 1, "most": 1})
-    ('2–9', '1')
-    """
-    least, most = group["least"], group["most"]
-    return str(least) if least == most else f"{least}–{most}"
-
-
-def _strata_columns(groups: Sequence[Row]) -> dict[str, str]:
-    """Return the averages that some group has, with their headings."""
-    return {
-        name: heading
-        for name, heading in STRATA_COLUMNS.items()
-        if any(group[name] is not None for group in groups)
-    }
-
-
-def _of_layer(row: Row, rows: Sequence[Row]) -> str:
-    return f" of {html.escape(_title(row))}" if len(rows) > 1 else ""
+def _strata_cells(groups: Sequence[Row]) -> list[list[str]]:
+    """Return the headings, then the cells of each group, for the averages that some group has."""
+    shown = [name for name in STRATA_COLUMNS if any(group[name] is not None for group in groups)]
+    headings = ["samples per class", "classes", "samples"]
+    lines = [headings + [STRATA_COLUMNS[name] for name in shown]]
+    for group in groups:
+        least, most = group["least"], group["most"]
+        sizes = str(least) if least == most else f"{least}–{most}"
+        averages = [number(group[name]) for name in shown]
+        lines.append([sizes, str(group["classes"]), str(group["samples"]), *averages])
+    return lines
 
 
 def _title(row: Row) -> str:

@@ -63,9 +63,7 @@ class RareClasses:
 
     @classmethod
     def among(cls, counts: Tensor, min_count: int) -> "RareClasses | None":
-        """Find the classes with at least one sample but fewer than `min_count`.
-
-        Raise if fewer than two other classes remain.
+        """Find classes with fewer than `min_count` samples; raise if fewer than two others remain.
 
         >>> RareClasses.among(torch.tensor([5, 0, 1, 3]), 2).classes.tolist()
         [2]
@@ -82,9 +80,12 @@ class RareClasses:
 
     @classmethod
     def removed_from(
-        cls, moments: ClassMoments, logits: LogitStatistics | None, min_count: int
+        cls, moments: ClassMoments, logits: LogitStatistics | None, min_count: int, *, scatter: bool
     ) -> "RareClasses | None":
-        """Find the rare classes and subtract them from the sums."""
+        """Find the rare classes and subtract them from the sums.
+
+        With `scatter` the second pass sums their scatter, to subtract it afterwards.
+        """
         rare = cls.among(moments.counts, min_count)
         if rare is None:
             return None
@@ -96,7 +97,8 @@ class RareClasses:
                 sums[rare.classes] = 0
             logits.margins[rare.classes] = torch.inf
         rare.means = moments.remove_classes(rare.classes)
-        rare.scatter = rare.means.new_zeros(moments.dim, moments.dim)
+        if scatter:
+            rare.scatter = rare.means.new_zeros(moments.dim, moments.dim)
         return rare
 
     def filter(
@@ -115,10 +117,6 @@ class RareClasses:
         kept = None if predicted is None else predicted[~is_rare.to(predicted.device)]
         return rows[~rare_rows], labels[~is_rare], kept
 
-    def drop_scatter(self) -> None:
-        """Stop summing the scatter, because no second pass can complete it."""
-        self.scatter = None
-
     @property
     def warning(self) -> str:
         """Warning that names the classes and counts their samples."""
@@ -135,11 +133,6 @@ class Extras(NamedTuple):
     metrics: tuple[Metric, ...] = ()
     spread: DirectionalSpread | None = None
     rare: RareClasses | None = None
-
-    @property
-    def directional(self) -> bool:
-        """Whether a metric needs a `DirectionalSpread`."""
-        return any("spread" in parameters(metric.function) for metric in self.metrics)
 
 
 NO_EXTRAS = Extras()
@@ -192,6 +185,9 @@ def gather(
         for pair in view(closest_inter).pairs
     )
     complete = not missing and not left_out
+    class_accuracy = None
+    if view.logits is not None:
+        class_accuracy = view.logits.correct[classes].double() / view.logits.counts[classes]
     return Collapse(
         layer=layer,
         num_classes=moments.num_classes,
@@ -216,7 +212,7 @@ def gather(
         moments=moments,
         second_pass=second_pass,
         weight=None if weight is None else weight[classes],
-        class_accuracy=None if view.logits is None else _class_accuracy(view.logits, classes),
+        class_accuracy=class_accuracy,
         left_out=left_out,
         residuals=view.logits.residuals if complete and view.logits is not None else None,
     )
@@ -236,15 +232,16 @@ def _values(
     from_plugins = plugin_metrics()
     for metric in (*METRICS, *from_plugins, *extra_metrics):
         measured = available.get(metric.also, True) and view.allows(metric.function)
-        value, failure = None, ""
+        value, why = None, _why_missing(metric, reasons, incomplete=incomplete)
         if measured and metric in from_plugins:
-            value, failure = _plugin_value(view, metric)
+            try:
+                value = float(view(metric.function))
+            except Exception as error:  # noqa: BLE001 - foreign code must not end a measurement
+                why = f"its plugin failed: {type(error).__name__}: {error}".splitlines()[0]
         elif measured:
             value = view(metric.function)
-        if failure:
-            notes[metric.name] = failure
-        elif value is None:
-            notes[metric.name] = _why_missing(metric, reasons, incomplete=incomplete)
+        if value is None:
+            notes[metric.name] = why
         elif math.isnan(value):
             by_group = UNDEFINED.get(metric.group, NO_DIRECTION)
             notes[metric.name] = UNDEFINED.get(metric.name) or by_group
@@ -253,19 +250,6 @@ def _values(
             notes[metric.name] = COINCIDE if metric.group == "NC1" else "infinite: out of range"
         values[metric.name] = value
     return values, notes
-
-
-def _plugin_value(view: View, metric: Metric) -> tuple[float | None, str]:
-    """Return the value of a plugin's metric, or its error, which must not end a measurement."""
-    try:
-        return float(view(metric.function)), ""
-    except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        return None, f"its plugin failed: {type(error).__name__}: {error}".splitlines()[0]
-
-
-def _class_accuracy(logits: LogitStatistics, classes: Tensor) -> Tensor:
-    """(C,) share of correct predictions per class."""
-    return logits.correct[classes].double() / logits.counts[classes]
 
 
 def _why_missing(metric: Metric, reasons: Mapping[str, str], *, incomplete: bool) -> str:

@@ -1,7 +1,7 @@
 """The 3-D picture of neural collapse: features, class means, classifier and simplex."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,22 +60,22 @@ def geometry(
     first = [(y == label).nonzero().flatten()[:per_class] for label in present]
     chosen = torch.cat(first).sort().values
     cloud = H[chosen].double() - centre
-    axes = _axes(M, cloud - M[torch.searchsorted(present, y[chosen])])
+    basis, simplex = _axes(M, cloud - M[torch.searchsorted(present, y[chosen])])
     size = _rms(M)
     rows = torch.empty(0, M.shape[1], dtype=torch.float64)
     if weight is not None:
         W = as_tensor(weight, "weight").detach().to(M)
         rows = (W - W.mean(0))[present]
-    projected = M @ axes.basis
+    projected = M @ basis
     share = float(projected.square().sum() / M.square().sum()) if size else 0.0
     return {
         "share": round(share, DIGITS),
         "classes": len(present),
-        "points": _rounded(cloud @ axes.basis, size),
+        "points": _rounded(cloud @ basis, size),
         "labels": y[chosen].tolist(),
         "means": _rounded(projected, size),
-        "weights": _rounded(rows.to(M) @ axes.basis, _rms(rows)),
-        "etf": _rounded(axes.vertices, 1.0),
+        "weights": _rounded(rows.to(M) @ basis, _rms(rows)),
+        "etf": _rounded(simplex, 1.0),
     }
 
 
@@ -106,16 +106,11 @@ def vertices(classes: int) -> Tensor:
     return points @ (vectors * root) @ vectors.T
 
 
-class _Axes(NamedTuple):
-    """Axes of the picture."""
+def _axes(M: Tensor, residuals: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (d, 3) directions of the axes, and (C, 3) vertices of the nearest simplex.
 
-    basis: Tensor
-    """(d, 3) directions of the axes."""
-    vertices: Tensor
-    """(C, 3) vertices of the nearest simplex, with root mean square norm 1."""
-
-
-def _axes(M: Tensor, residuals: Tensor) -> _Axes:
+    The vertices have root mean square norm 1.
+    """
     classes = len(M)
     K = vertices(classes).to(M) if classes > 1 else torch.zeros(classes, 3).to(M)
     values, vectors = torch.linalg.eigh(M @ M.T)
@@ -125,7 +120,7 @@ def _axes(M: Tensor, residuals: Tensor) -> _Axes:
     empty = K.square().sum(0) < TINY
     if bool(empty.any()):
         basis[:, empty] = _leading(residuals, basis, int(empty.sum()))
-    return _Axes(basis, K * math.sqrt(classes / max(1, classes - 1)))
+    return basis, K * math.sqrt(classes / max(1, classes - 1))
 
 
 def _leading(residuals: Tensor, basis: Tensor, count: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -11,7 +12,7 @@ from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import Extras, RareClasses, gather, with_reference, without_bounds
 from nclab.measurement.geometry import PointSample
-from nclab.measurement.memory import Budget, Sizes, group_bytes, reference_bytes
+from nclab.measurement.memory import Budget
 from nclab.measurement.options import SCATTER_LIMIT, Head, MeasureOptions
 from nclab.measurement.resampling import (
     GroupJackknife,
@@ -46,18 +47,14 @@ class Cache:
         """Reduce the memory to at most `size` bytes."""
         self._bytes_left = min(self._bytes_left, size)
 
-    def take(self, batch: Batch) -> bool:
-        """Reserve memory for a batch; return False if the memory is used up."""
-        self._bytes_left -= _size(batch)
+    def take(self, size: int) -> bool:
+        """Reserve `size` bytes for a batch; return False if the memory is used up."""
+        self._bytes_left -= size
         return self._bytes_left >= 0
 
-    def release(self, batches: Sequence[Batch]) -> None:
+    def release(self, size: int) -> None:
         """Return the memory of batches that are not kept."""
-        self._bytes_left += sum(map(_size, batches))
-
-
-def _size(batch: Batch) -> int:
-    return sum(part.nbytes for part in batch if part is not None)
+        self._bytes_left += size
 
 
 class LayerStream:
@@ -106,6 +103,7 @@ class LayerStream:
         self._budget = budget
         self._cache = cache
         self._kept: list[Batch] | None = None if cache is None else []
+        self._kept_bytes = 0
         self._predictions: list[Tensor] | None = [] if same_order else None
         self._known_labels = known_labels
         self._expected_classes = 2
@@ -143,11 +141,13 @@ class LayerStream:
         """Create empty sums; with `logits` also for a classifier that is known only later."""
         if self.head is not None:
             self.head.check_dim(dim)
-        scatter = dim <= SCATTER_LIMIT if self.options.scatter is None else self.options.scatter
         size = 2 if self.num_classes is None else self.num_classes
-        self._plan(max(size, self._expected_classes), dim, scatter=scatter)
+        self._plan(max(size, self._expected_classes), dim)
         self.moments = ClassMoments(
-            size, dim, scatter=scatter, ignore_index=self.ignore_index, device=device
+            *(size, dim),
+            scatter=self.options.keeps_scatter(dim),
+            ignore_index=self.ignore_index,
+            device=device,
         )
         device = self.moments.device
         self.nonfinite = torch.zeros(size, dtype=torch.int64, device=device)
@@ -200,7 +200,11 @@ class LayerStream:
         if self.num_classes is None and len(classes):
             self.grow(int(classes.max()) + 1)
         self.moments.add_checked(rows, classes, dtype=dtype)
-        self._sample_points(rows, classes)
+        if self._points is not None and len(rows):
+            numbers = classes
+            if self.ignore_index is not None:
+                numbers = torch.where(classes == self.ignore_index, -1, classes)
+            self._points.add(rows, numbers, num_classes=self.moments.num_classes)
         if in_training:
             if logits is not None:
                 self._add_logits(logits, labels)
@@ -285,24 +289,20 @@ class LayerStream:
         """Keep a copy of a batch; free all batches once the memory is used up."""
         if self._cache is None or self._kept is None:
             return
-        if self._cache.take((rows, classes, predicted)):
+        size = sum(part.nbytes for part in (rows, classes, predicted) if part is not None)
+        self._kept_bytes += size
+        if self._cache.take(size):
             self._kept.append((rows.clone(), classes.clone(), predicted))
         else:
-            self._cache.release([*self._kept, (rows, classes, predicted)])
+            self._cache.release(self._kept_bytes)
             self._kept = None
-
-    def _sample_points(self, rows: Tensor, classes: Tensor) -> None:
-        if self._points is not None and len(rows):
-            if self.ignore_index is not None:
-                classes = torch.where(classes == self.ignore_index, -1, classes)
-            self._points.add(rows, classes, num_classes=self.moments.num_classes)
 
     def grow(self, classes: int) -> None:
         """Extend the sums to a larger number of classes, if no classifier determines it."""
         self._largest_label = max(self._largest_label, classes - 1)
         if classes > self.moments.num_classes:
             if classes > self._expected_classes:
-                self._plan(classes, self.moments.dim, scatter=self.moments.has_scatter)
+                self._plan(classes, self.moments.dim)
             self.moments.grow(classes)
             self.nonfinite = torch.nn.functional.pad(
                 self.nonfinite, (0, classes - len(self.nonfinite))
@@ -316,18 +316,15 @@ class LayerStream:
         """Add rows that were skipped elsewhere to the number of ignored rows."""
         self.moments.ignored += rows
 
-    def _plan(self, classes: int, dim: int, *, scatter: bool) -> None:
+    def _plan(self, classes: int, dim: int) -> None:
         """Plan the memory of this layer, and leave the rest to the cache."""
         if self._budget is None:
             return
-        options = self.options
-        directional = Extras(options.extra_metrics).directional
-        sizes = Sizes(classes, dim, self.head is not None, scatter, directional=directional)
-        observers = sum(sizes.parts().values()) if options.shuffled_labels else 0
-        observers += group_bytes(classes, dim, options.groups, scatter=scatter)
-        if self._reference is not None:
-            observers += reference_bytes(len(self._reference.classes), dim)
-        self._budget.plan(self, sizes._replace(observers=observers))
+        reference_classes = 0 if self._reference is None else len(self._reference.classes)
+        sizes = self.options.sizes(
+            classes, dim, head=self.head is not None, reference_classes=reference_classes
+        )
+        self._budget.plan(self, sizes)
         left = self._budget.left()
         if self._cache is not None and left is not None:
             self._cache.limit(left)
@@ -358,9 +355,8 @@ class LayerStream:
         min_count = self.options.min_count
         if min_count is None or self._reference is not None:
             return
-        self._rare = RareClasses.removed_from(self.moments, self.logits, min_count)
-        if self._rare is not None and not (second_pass and self.moments.has_scatter):
-            self._rare.drop_scatter()
+        scatter = second_pass and self.moments.has_scatter
+        self._rare = RareClasses.removed_from(self.moments, self.logits, min_count, scatter=scatter)
 
     # Second pass
 
@@ -390,7 +386,7 @@ class LayerStream:
         if self._rare is not None:
             rows, classes, predicted = self._rare.filter(rows, classes, predicted)
         self._second_pass.add_checked(rows, classes, predicted)
-        if Extras(self.options.extra_metrics).directional:
+        if self.options.directional:
             self._spread = self._spread or DirectionalSpread(self.moments)
             self._spread.add_checked(rows, classes)
         for observer in self._observers:
@@ -476,27 +472,21 @@ class LayerStream:
         if self.started and self.logits is not None:
             self.logits = merged_sums(self.new_logits, logits)
         if self._reference is not None:
-            self._reference = merged_sums(self._new_reference_pass, reference)
+            moments, classes = self._reference.moments, self._reference.classes
+            self._reference = merged_sums(partial(ReferencePass, moments, classes), reference)
         self._rare = rare
         if rare is not None and self.started:
             self.moments.ignored -= rare.samples
 
-    def _new_reference_pass(self) -> ReferencePass:
-        reference_pass = self.options.reference_pass(self.layer)
-        assert reference_pass is not None
-        return reference_pass
-
-    def reference_sums(self) -> State | None:
-        """Return the sums of the comparison with a reference, if there is one."""
-        return None if self._reference is None else self._reference.sums()
-
-    def second_sums(self) -> tuple[State | None, State | None]:
-        """Return the sums of the second pass and of the directional spread."""
-        second_pass, spread = self._second_pass, self._spread
-        return (
-            None if second_pass is None else second_pass.sums(),
-            None if spread is None else spread.sums(),
-        )
+    def all_sums(self) -> dict[str, State | None]:
+        """Return the sums of logits, reference, second pass and directional spread, by name."""
+        streams: dict[str, Any] = {
+            "logits": self.logits,
+            "reference": self._reference,
+            "second_pass": self._second_pass,
+            "spread": self._spread,
+        }
+        return {name: None if stream is None else stream.sums() for name, stream in streams.items()}
 
     def join_second(self, second_passes: Sequence[State], spreads: Sequence[State]) -> None:
         """Take over the second passes of several workers."""
@@ -522,7 +512,7 @@ class LayerStream:
         self._second_pass.all_reduce(ranks.group)
         if self._rare is not None and self._rare.scatter is not None:
             ranks.reduce_(self._rare.scatter)
-        if Extras(self.options.extra_metrics).directional:
+        if self.options.directional:
             self._spread = self._spread or DirectionalSpread(self.moments)
             self._spread.all_reduce(ranks.group)
 

@@ -101,8 +101,6 @@ class Budget:
     """The memory a measurement may use, and the plans of its layers."""
 
     limit: int | None
-    second_pass: bool = True
-    missing: bool = False
     planned: dict[Any, Sizes] = field(default_factory=dict)
     """Layer -> sizes."""
 
@@ -111,7 +109,6 @@ class Budget:
 
         A large plan is announced by a warning. `elsewhere` counts bytes of other processes.
         """
-        sizes = sizes._replace(second_pass=self.second_pass, missing=self.missing)
         self.planned[layer] = sizes
         parts = _combined([layer_sizes.parts() for layer_sizes in self.planned.values()])
         if elsewhere:
@@ -207,11 +204,6 @@ def worker_bytes(sizes: Sizes, workers: int) -> int:
     else:
         each = 3 * per_class + WORKSPACE + sizes.observers
     return workers * (each + 6 * per_class + sizes.observers)
-
-
-def reference_bytes(classes: int, dim: int) -> int:
-    """Return the bytes of a pass that compares features with the class means of other data."""
-    return 5 * 8 * classes * dim
 
 
 def group_bytes(classes: int, dim: int, groups: int, *, scatter: bool) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError
 from nclab.features.batches import Batch, known_labels, split_batch
-from nclab.features.classifier import AUTO, ClassifierChoice
+from nclab.features.classifier import AUTO, ClassifierChoice, needs_tensors
 from nclab.features.evaluation import evaluating, unwrap
 from nclab.features.labels import (
     LABEL_KEYS,
@@ -34,12 +34,12 @@ from nclab.measurement.options import (
     Reference,
     check_count,
     reject_one_hot,
+    require_known_classes,
     split_soft,
 )
 from nclab.measurement.report import Report
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX
-from nclab.statistics.sums import require_samples
 
 NOT_THE_LAST = "the classifier does not read this layer"
 NO_CLASSIFIER = "features only (classifier=None)"
@@ -262,7 +262,10 @@ class Measurement:
             recorder, output = self._run(batch, [layer.point for layer in self.layers.measured])
         if not self._streams:
             self._open_streams()
-            self._require_known_classes()
+            labels, classes = self._known_labels, self.layers.num_classes
+            if labels is not None and classes is not None:
+                ignore_index = self.options.ignore_index
+                self._with_hint(partial(require_known_classes, labels, classes, ignore_index))
         labels = self._row_labels(batch)
         for layer, stream in self._layer_streams():
             rows, dtype = self._rows(recorder, layer, output), recorder.dtypes.get(layer.point)
@@ -277,7 +280,7 @@ class Measurement:
         if self._wants_labels(batch, output):
             self._passes_labels = True
             recorder, output = self._run(batch, None)
-        if self.layers.needs_tensors(recorder, output):
+        if needs_tensors(recorder.calls, Outputs.of(output), self.layers.chosen):
             recorder, output = self._run(batch, None, keep=True)
         try:
             self.layers.find(recorder, batch, output)
@@ -294,17 +297,6 @@ class Measurement:
         labels = self._row_labels(batch)
         for layer, stream in again:
             stream.update_second(self._rows(recorder, layer, output), labels)
-
-    def _require_known_classes(self) -> None:
-        """Raise for absent classes before the pass, if its labels are known."""
-        labels, classes = self._known_labels, self.layers.num_classes
-        if labels is None or classes is None or labels.dtype.is_floating_point:
-            return
-        ignore_index = self.options.ignore_index
-        used = labels if ignore_index is None else labels[labels != ignore_index]
-        if used.numel() and int(used.min()) >= 0 and int(used.max()) < classes:
-            counts = used.long().bincount(minlength=classes)
-            self._with_hint(lambda: require_samples(counts))
 
     def _require_data(self) -> None:
         """Raise for an empty loader and for absent classes, after the first pass."""
@@ -445,7 +437,7 @@ class Measurement:
         outputs = None if head is None else len(head.weight)
         check_count(options.class_names, outputs, f"outputs of {self.layers.classifier_name}")
         options = replace(options, num_classes=outputs)
-        budget = Budget(options.memory_limit, options.second_pass, options.missing_allowed)
+        budget = Budget(options.memory_limit)
         for layer in self.layers.measured:
             is_pictured = layer is self.layers.measured[-1]
             self._streams[layer.point] = LayerStream(

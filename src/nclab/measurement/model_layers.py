@@ -13,7 +13,6 @@ from nclab.features.classifier import (
     AUTO,
     ClassifierChoice,
     find_classifier,
-    needs_tensors,
 )
 from nclab.features.evaluation import reading_weights
 from nclab.features.head_output import Classifier
@@ -275,7 +274,11 @@ class ModelLayers:
         With `keep` the tensors of the traced pass are kept for `find`.
         """
         if points is not None:
-            all_positions = self._points_of_all_positions()
+            # The positions that are used are found among all positions.
+            all_positions, head = list[Point](), self.classifier
+            if head is not None and head.selection != "rows":
+                all_positions = [layer.point for layer in self.measured if layer.is_last]
+                all_positions += [] if head.logits is None else [head.logits]
             return Recorder(
                 self.model,
                 reader,
@@ -290,18 +293,6 @@ class ModelLayers:
         return Recorder(
             self.model, reader, points, trace=True, keep=keep, channel_modules=channel_modules
         )
-
-    def _points_of_all_positions(self) -> list[Point]:
-        """Return the points that are recorded at every position, to find the used positions."""
-        head = self.classifier
-        if head is None or head.selection == "rows":
-            return []
-        last = [layer.point for layer in self.measured if layer.is_last]
-        return last if head.logits is None else [*last, head.logits]
-
-    def needs_tensors(self, recorder: Recorder, output: Any) -> bool:
-        """Whether `find` needs a traced pass that has kept its tensors."""
-        return needs_tensors(recorder.calls, Outputs.of(output), self.chosen)
 
     def find(self, recorder: Recorder, batch: Batch, output: Any) -> None:
         """Find the classifier and the layers to measure in a traced pass."""

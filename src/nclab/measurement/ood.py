@@ -1,6 +1,6 @@
 """Out-of-distribution scores from the geometry of collapse: NECO, NCI and NC5."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self, get_args
 
 import torch
@@ -16,29 +16,6 @@ from nclab.statistics.checks import as_features
 Score = Literal["neco", "nci"]
 TINY = 1e-300
 """Smallest norm that a score divides by, so that a zero feature gets the score 0."""
-
-
-def principal_directions(moments: ClassMoments, dim: int, *, scale: Tensor) -> Tensor:
-    """Return the (d, dim) leading directions of the training features divided by `scale`.
-
-    They come from moments with a scatter: the total covariance is the covariance within classes
-    plus that of the class means, so that no features are kept.
-
-    >>> moments = ClassMoments(2, 2, scatter=True)
-    >>> moments.update([[2.0, 0.1], [-2.0, 0.1], [2.0, -0.1], [-2.0, -0.1]], [0, 1, 0, 1])
-    >>> principal_directions(moments, 1, scale=torch.ones(2)).abs().round(decimals=6).tolist()
-    [[1.0], [0.0]]
-    """
-    covariance = total_covariance(moments) / scale.outer(scale)
-    vectors = torch.linalg.eigh(covariance).eigenvectors  # ascending
-    return vectors[:, -dim:].flip(1)
-
-
-def total_covariance(moments: ClassMoments) -> Tensor:
-    """Return the (d, d) covariance of all samples around their mean."""
-    shares = moments.counts.double() / moments.total
-    centred = moments.means - moments.sample_mean  # (C, d)
-    return moments.within_scatter / moments.total + centred.T @ (shares[:, None] * centred)
 
 
 def neco(features: Tensor, directions: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
@@ -186,13 +163,23 @@ class CollapseDetector:
         return self
 
     def _fit_directions(self, moments: ClassMoments) -> None:
+        """Set the scale and the leading directions of NECO from the covariance of all samples.
+
+        It is the covariance within classes plus that of the class means, so no feature is kept.
+        """
         count = moments.num_classes - 1 if self.dim is None else self.dim
         if not 1 <= count <= moments.dim:
             raise NclabError(f"Expected dim from 1 to {moments.dim}, got {count}.")
-        deviation = total_covariance(moments).diagonal().clamp_min(0).sqrt()
+        shares = moments.counts.double() / moments.total
+        centred = moments.means - moments.sample_mean  # (C, d)
+        between = centred.T @ (shares[:, None] * centred)
+        covariance = moments.within_scatter / moments.total + between
+        deviation = covariance.diagonal().clamp_min(0).sqrt()
         scale = torch.where(deviation <= 0, 1.0, deviation)  # constant coordinates are not scaled
         self._scale = scale if self.standardise else torch.ones_like(scale)
-        self._directions = principal_directions(moments, count, scale=self._scale)
+        scaled = covariance / self._scale.outer(self._scale)
+        vectors = torch.linalg.eigh(scaled).eigenvectors  # ascending
+        self._directions = vectors[:, -count:].flip(1)
 
     def predict(self, inputs: Any) -> Tensor:
         """Return (n,) scores of a batch of inputs; larger is less like the training data."""
@@ -240,7 +227,13 @@ class CollapseDetector:
     def setup(self, net: nn.Module, id_loader_dict: Mapping[str, Any], *_: Any) -> None:
         """Fit to the loader named "train"; OpenOOD calls this method."""
         self.model = net
-        self.fit(_Pairs(id_loader_dict["train"]))
+        pairs = (
+            (batch["data"], batch["label"])
+            if isinstance(batch, Mapping) and "data" in batch
+            else batch
+            for batch in id_loader_dict["train"]
+        )
+        self.fit(pairs)
 
     def postprocess(self, net: nn.Module, data: Tensor) -> tuple[Tensor, Tensor]:
         """Return predicted classes and confidence, larger for known data; OpenOOD calls this."""
@@ -272,15 +265,3 @@ class CollapseDetector:
         if self.moments is None:
             raise NclabError("Expected a fitted detector. Call fit(loader) before predict.")
         return self.moments
-
-
-class _Pairs:
-    """Batches of an OpenOOD loader as pairs of inputs and labels."""
-
-    def __init__(self, loader: Iterable[Any]) -> None:
-        self.loader = loader
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self.loader:
-            is_mapping = isinstance(batch, Mapping) and {"data", "label"} <= set(batch)
-            yield (batch["data"], batch["label"]) if is_mapping else batch

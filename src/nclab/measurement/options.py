@@ -9,9 +9,10 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.memory import Memory, as_bytes
+from nclab.measurement.memory import Memory, Sizes, as_bytes, group_bytes
 from nclab.measurement.report import Report
 from nclab.metrics.catalogue import Metric, selected_extras
+from nclab.metrics.view import parameters
 from nclab.statistics import ClassMoments
 from nclab.statistics.checks import (
     HUGE,
@@ -21,6 +22,7 @@ from nclab.statistics.checks import (
     check_integer,
 )
 from nclab.statistics.second_pass import ReferencePass
+from nclab.statistics.sums import require_samples
 
 CACHE_BYTES = 2**30
 """Default memory for features that are kept for the second pass."""
@@ -29,6 +31,8 @@ SCATTER_LIMIT = 4096
 GROUPS = 10
 """Default number of groups of the jackknife."""
 FEWEST_GROUPS, MOST_GROUPS = 5, 1000
+MOST_CLASSES = 2**24
+"""Largest number of classes for which labels are counted before the pass."""
 
 Reference = Collapse | ClassMoments
 """Training data whose class means other data are compared with."""
@@ -131,13 +135,24 @@ class MeasureOptions:
             return len(head.weight)
         return self.num_classes if self.class_names is None else len(self.class_names)
 
-    def check_samples(self, samples: int) -> None:
-        """Raise if there are more groups for intervals than samples."""
-        if self.groups > samples:
-            raise DataError(
-                f"Expected at least as many samples as groups of intervals, got {samples} for "
-                f"{self.groups}. Pass fewer groups."
-            )
+    @property
+    def directional(self) -> bool:
+        """Whether a metric needs a `DirectionalSpread`."""
+        return any("spread" in parameters(metric.function) for metric in self.extra_metrics)
+
+    def keeps_scatter(self, dim: int) -> bool:
+        """Whether the d x d scatter of features in dimension `dim` is kept."""
+        return dim <= SCATTER_LIMIT if self.scatter is None else self.scatter
+
+    def sizes(self, classes: int, dim: int, *, head: bool, reference_classes: int) -> Sizes:
+        """Return the sizes and options on which the memory of one layer depends."""
+        sizes = Sizes(classes, dim, head, self.keeps_scatter(dim), directional=self.directional)
+        observers = sum(sizes.parts().values()) if self.shuffled_labels else 0
+        observers += group_bytes(classes, dim, self.groups, scatter=sizes.scatter)
+        observers += 5 * 8 * reference_classes * dim
+        return sizes._replace(
+            second_pass=self.second_pass, missing=self.missing_allowed, observers=observers
+        )
 
     def reference_pass(self, layer: str | None = None) -> ReferencePass | None:
         """Return an empty pass over features that compares them with the reference's class means.
@@ -196,7 +211,9 @@ def as_class_names(names: ClassNames) -> tuple[str, ...] | None:
     if names is None:
         return None
     if isinstance(names, Mapping):
-        by_number: dict[object, str] = {_class_number(key): name for key, name in names.items()}
+        by_number = dict[object, str]()
+        for key, name in names.items():
+            by_number[int(key) if isinstance(key, str) and key.isdecimal() else key] = name
         if set(by_number) != set(range(len(names))):
             raise DataError(
                 f"Expected class_names of the numbers 0 to {len(names) - 1}, got "
@@ -216,10 +233,6 @@ def as_class_names(names: ClassNames) -> tuple[str, ...] | None:
             f"{f'{repeated!r} twice' if repeated else len(in_order)}."
         )
     return in_order
-
-
-def _class_number(key: object) -> object:
-    return int(key) if isinstance(key, str) and key.isdecimal() else key
 
 
 def check_count(names: tuple[str, ...] | None, count: int | None, kind: str) -> None:
@@ -246,6 +259,24 @@ def check_labels(names: tuple[str, ...] | None, labels: Tensor, ignore_index: in
             f"Expected a name for every class, got {len(names)} class_names and the label "
             f"{highest}. Pass at least {highest + 1} class_names."
         )
+
+
+def require_known_classes(labels: Tensor, classes: int | None, ignore_index: int | None) -> None:
+    """Raise for absent classes before the pass, which reports other faults of labels."""
+    if labels.dtype.is_floating_point or labels.dtype.is_complex:
+        return
+    used = labels if ignore_index is None else labels[labels != ignore_index]
+    if not used.numel() or int(used.min()) < 0:
+        return
+    largest = int(used.max())
+    classes = classes or largest + 1
+    if classes > MOST_CLASSES and classes > used.numel():
+        raise DataError(
+            f"Expected samples of all {classes} classes, got {used.numel()} labels, the largest "
+            f"{largest}. Labels are numbers from 0; ids must be mapped to them."
+        )
+    if max(1, largest) < classes <= MOST_CLASSES:
+        require_samples(used.long().flatten().bincount(minlength=classes))
 
 
 # Classifier

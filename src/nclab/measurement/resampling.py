@@ -11,7 +11,6 @@ Their memory is two sets of groups of moments.
 
 import copy
 import math
-import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,10 +21,8 @@ import torch
 from scipy.special import betaincinv, stdtrit
 from torch import Tensor
 
-from nclab.errors import NclabWarning
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import Extras, gather
-from nclab.measurement.memory import ANNOUNCED, group_bytes
 from nclab.measurement.options import Head, MeasureOptions
 from nclab.measurement.results import Interval
 from nclab.metrics.catalogue import EXTRAS, METRICS, Metric, plugin_metrics
@@ -81,10 +78,9 @@ def row_observers(
     num_classes: int | None,
 ) -> list[RowObserver]:
     """Return the observers that the options ask for."""
-    extras = Extras(options.extra_metrics)
     observers: list[RowObserver] = []
     if options.groups:
-        observers.append(GroupJackknife(moments, head, extras, count=options.groups))
+        observers.append(GroupJackknife(moments, head, options))
     if options.shuffled_labels:
         if known_labels is not None:
             known_labels = as_labels(
@@ -93,7 +89,7 @@ def row_observers(
                 ignore_index=moments.ignore_index,
                 num_classes=num_classes,
             )
-        observers.append(ShuffledLabels(moments, head, extras, labels=known_labels))
+        observers.append(ShuffledLabels(moments, head, options, labels=known_labels))
     return observers
 
 
@@ -134,34 +130,8 @@ def share_interval(hits: int, total: int) -> Interval:
     return Interval(low, high)
 
 
-class OrderCheck:
-    """Checksums that tell whether both passes had the same labels in the same order.
-
-    >>> order = OrderCheck()
-    >>> order.add(torch.tensor([0, 1]))
-    >>> order.add_second(torch.tensor([1, 0]))
-    >>> order.same
-    False
-    """
-
-    def __init__(self) -> None:
-        self._first = self._second = 0
-
-    def add(self, classes: Tensor) -> None:
-        """Add a batch of the first pass."""
-        self._first = _checksum(classes, self._first)
-
-    def add_second(self, classes: Tensor) -> None:
-        """Add a batch of the second pass."""
-        self._second = _checksum(classes, self._second)
-
-    @property
-    def same(self) -> bool:
-        """Whether both passes agree so far."""
-        return self._first == self._second
-
-
 def _checksum(classes: Tensor, start: int) -> int:
+    """Return the checksum of labels in their order, continuing from that of earlier batches."""
     return zlib.crc32(classes.cpu().contiguous().numpy().tobytes(), start)
 
 
@@ -186,16 +156,15 @@ def logits_like(moments: ClassMoments) -> LogitStatistics:
 class GroupJackknife:
     """The statistics of one layer without each of its groups of samples, for intervals."""
 
-    def __init__(
-        self, moments: ClassMoments, head: Head | None, extras: Extras, *, count: int
-    ) -> None:
-        self._all, self._head, self._extras, self.count = moments, head, extras, count
-        self._directional = extras.directional
+    def __init__(self, moments: ClassMoments, head: Head | None, options: MeasureOptions) -> None:
+        self._all, self._head, self.count = moments, head, options.groups
+        self._extra_metrics = options.extra_metrics
+        self._directional = options.directional
         self._moments: list[ClassMoments] = []
         self._logits: list[LogitStatistics] = []
         self._second: list[SecondPass] = []
         self._spreads: list[DirectionalSpread] = []
-        self._order = OrderCheck()
+        self._checksums = [0, 0]  # of the labels in the first and the second pass
         self._assigned = torch.zeros_like(moments.counts)
         self._complements = False  # whether the statistics are those of all other groups
 
@@ -203,7 +172,6 @@ class GroupJackknife:
         """Add a batch of the first pass."""
         size = self._all.num_classes
         if not self._moments:
-            self._announce_memory()
             self._moments = [empty_like(self._all) for _ in range(self.count)]
         if len(self._assigned) < size:
             more = self._assigned.new_zeros(size - len(self._assigned))
@@ -220,7 +188,7 @@ class GroupJackknife:
             if self._head is not None and len(group_rows):
                 logits = self._head.logits(group_rows.to(self._head.weight))
                 self._logits[group].update(logits, labels)
-        self._order.add(classes)
+        self._checksums[0] = _checksum(classes, self._checksums[0])
 
     def add_second(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
         """Add a batch of the second pass."""
@@ -239,13 +207,13 @@ class GroupJackknife:
             second_pass.add_checked(group_rows, labels, decided)
             if self._spreads:
                 self._spreads[group].add_checked(group_rows, labels)
-        self._order.add_second(classes)
+        self._checksums[1] = _checksum(classes, self._checksums[1])
 
     def attach(self, collapse: Collapse) -> Collapse:
         """Return the measurement with `intervals`, and `no_interval` for the other scalars."""
         self._take_complements()
         single = bool((self._all.counts == 1).any())
-        usable = self._order.same and not single
+        usable = self._checksums[0] == self._checksums[1] and not single
         without: list[Mapping[str, float | None]] = []
         for group, moments in enumerate([] if single else self._moments):
             spread = self._spreads[group] if self._spreads and usable else None
@@ -254,7 +222,7 @@ class GroupJackknife:
                 weight=None if self._head is None else self._head.weight,
                 logits=self._logits[group] if self._logits else None,
                 second_pass=self._second[group] if self._second and usable else None,
-                extras=self._extras._replace(spread=spread),
+                extras=Extras(self._extra_metrics, spread),
             )
             without.append(results.values)
         intervals, reasons = {}, {}
@@ -350,19 +318,6 @@ class GroupJackknife:
         self._moments = _all_but_one(self._moments)
         self._logits = _all_but_one(self._logits)
 
-    def _announce_memory(self) -> None:
-        moments = self._all
-        needed = group_bytes(
-            moments.num_classes, moments.dim, self.count, scatter=moments.has_scatter
-        )
-        if needed > ANNOUNCED:
-            warnings.warn(
-                f"The intervals keep groups of moments, about {needed / 1e9:.1f} GB for "
-                f"{moments.num_classes} classes in dimension {moments.dim}.",
-                NclabWarning,
-                stacklevel=2,
-            )
-
 
 def merged_sums(blank: Callable[[], Summed], states: Iterable[State]) -> Summed:
     """Return one stream with the sums of several; `blank` makes an empty stream."""
@@ -455,17 +410,18 @@ class ShuffledLabels:
         self,
         moments: ClassMoments,
         head: Head | None,
-        extras: Extras,
+        options: MeasureOptions,
         *,
         labels: Tensor | None = None,
     ) -> None:
-        self._true, self._head, self._extras = moments, head, extras
-        self._directional = extras.directional
+        self._true, self._head = moments, head
+        self._extra_metrics = options.extra_metrics
+        self._directional = options.directional
         self._moments = empty_like(moments)
         self._logits: LogitStatistics | None = None
         self._second: SecondPass | None = None
         self._spread: DirectionalSpread | None = None
-        self._order = OrderCheck()
+        self._checksums = [0, 0]  # of the labels in the first and the second pass
         self._rows = self._rows_again = 0
         self._kept = 0.0  # expected number of labels that shuffling does not change
         self._shuffled: Tensor | None = None
@@ -487,7 +443,7 @@ class ShuffledLabels:
         if self._head is not None:
             self._logits = self._logits or logits_like(self._moments)
             self._logits.update(self._head.logits(rows.to(self._head.weight)), labels)
-        self._order.add(classes)
+        self._checksums[0] = _checksum(classes, self._checksums[0])
         if self._shuffled is None and len(rows):
             self._kept += float(classes.bincount().double().square().sum()) / len(rows)
         self._rows += len(rows)
@@ -500,7 +456,7 @@ class ShuffledLabels:
         if self._directional:
             self._spread = self._spread or DirectionalSpread(self._moments)
             self._spread.add_checked(rows, labels)
-        self._order.add_second(classes)
+        self._checksums[1] = _checksum(classes, self._checksums[1])
         self._rows_again += len(rows)
 
     def attach(self, collapse: Collapse) -> Collapse:
@@ -509,13 +465,13 @@ class ShuffledLabels:
         by_chance = float(shares.square().sum())
         if self._kept > (by_chance + TOO_MANY_KEPT) * self._rows:
             return replace(collapse, warnings=(*collapse.warnings, NOT_MIXED))
-        usable = self._second is None or self._order.same
+        usable = self._second is None or self._checksums[0] == self._checksums[1]
         results = gather(
             self._moments,
             weight=None if self._head is None else self._head.weight,
             logits=self._logits,
             second_pass=self._second if usable else None,
-            extras=self._extras._replace(spread=self._spread if usable else None),
+            extras=Extras(self._extra_metrics, self._spread if usable else None),
         )
         values = dict(results.values)
         for metric in (*METRICS, *plugin_metrics(), *EXTRAS):

@@ -182,10 +182,13 @@ def _equal(first: Any, second: Any) -> bool:
 
 
 def _slices(rows: Any, count: int, row_bytes: int) -> Iterator[Tensor]:
-    """Yield slices of anything that can be sliced."""
+    """Yield slices of anything that can be sliced; those of a memory-mapped file are copied."""
     step = max(1, SLICE_BYTES // max(1, row_bytes))
     for start in range(0, max(count, 1), step):
-        yield torch.as_tensor(rows[start : start + step])
+        part = rows[start : start + step]
+        if isinstance(part, np.memmap):
+            part = np.array(part, dtype=part.dtype.newbyteorder("="))
+        yield torch.as_tensor(part)
 
 
 def _class_numbers(labels: Any) -> Tensor:
@@ -260,10 +263,7 @@ class _Npy(Shard):
 
     def features(self) -> Iterator[Tensor]:
         rows = _mapped(self.path)
-        step = max(1, SLICE_BYTES // max(1, int(rows.nbytes) // max(1, len(rows))))
-        for start in range(0, max(len(rows), 1), step):
-            part = rows[start : start + step]
-            yield torch.from_numpy(np.array(part, dtype=part.dtype.newbyteorder("=")))
+        yield from _slices(rows, len(rows), rows[:1].nbytes)
 
 
 def _mapped(file: Path) -> Any:

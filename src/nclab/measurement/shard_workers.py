@@ -15,10 +15,10 @@ from torch.nn.functional import pad
 
 from nclab.engine import LOCAL, Engine, ReportStep
 from nclab.errors import DataError, NclabError
-from nclab.measurement.gather import Extras, RareClasses
+from nclab.measurement.gather import RareClasses
 from nclab.measurement.layer_stream import LayerStream
-from nclab.measurement.memory import Budget, Sizes, group_bytes, reference_bytes, worker_bytes
-from nclab.measurement.options import SCATTER_LIMIT, Head, MeasureOptions, check_labels
+from nclab.measurement.memory import Budget, worker_bytes
+from nclab.measurement.options import Head, MeasureOptions, check_labels
 from nclab.measurement.resampling import State
 from nclab.measurement.shard_files import open_shard
 from nclab.progress import track
@@ -153,16 +153,12 @@ class Plan:
         assert self.num_classes is not None
         options = self.options
         dim = (self.dim or 1) if self.head is None else int(self.head.weight.shape[1])
-        scatter = dim <= SCATTER_LIMIT if options.scatter is None else options.scatter
-        observers = group_bytes(self.num_classes, dim, options.groups, scatter=scatter)
-        if options.reference is not None:
-            observers += reference_bytes(self.num_classes, dim)
-        sizes = Sizes(
-            *(self.num_classes, dim, self.head is not None, scatter, options.second_pass),
-            directional=Extras(options.extra_metrics).directional,
-            observers=observers,
+        sizes = options.sizes(
+            *(self.num_classes, dim),
+            head=self.head is not None,
+            reference_classes=0 if options.reference is None else self.num_classes,
         )
-        budget = Budget(options.memory_limit, options.second_pass, options.missing_allowed)
+        budget = Budget(options.memory_limit)
         if engine not in ("local", LOCAL):  # its workers use the memory of other machines
             budget.plan("shards", sizes)
             return workers
@@ -170,7 +166,7 @@ class Plan:
             workers = LOCAL.slots()
             if self.num_classes > MANY_CLASSES:
                 workers = min(workers, sum(shards.values()) // (ROWS_PER_CLASS * self.num_classes))
-            needed = sum(sizes._replace(missing=budget.missing).parts().values())
+            needed = sum(sizes.parts().values())
             limit = budget.limit or math.inf
             while workers and needed + worker_bytes(sizes, workers) > limit:
                 workers -= 1
@@ -303,9 +299,8 @@ def first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadPa
     return ReadPart(
         bad,
         moments=stream.moments.state_dict(copy=False),
-        logits=None if stream.logits is None else stream.logits.sums(),
-        reference=stream.reference_sums(),
         groups=() if stream.jackknife is None else stream.jackknife.first_sums(),
+        **stream.all_sums(),
     )
 
 
@@ -327,13 +322,9 @@ def second_round(
     for path in shards:
         add = _with_groups(stream, plan.before.get(path), stream.update_second)
         done = _read_file(path, add, report, done, plan)
-    second_pass, spread = stream.second_sums()
-    return ReadPart(
-        {},
-        second_pass=second_pass,
-        spread=spread,
-        groups=() if stream.jackknife is None else stream.jackknife.second_sums(),
-    )
+    groups = () if stream.jackknife is None else stream.jackknife.second_sums()
+    sums = stream.all_sums()
+    return ReadPart({}, groups=groups, second_pass=sums["second_pass"], spread=sums["spread"])
 
 
 def _with_groups(stream: LayerStream, before: Tensor | None, add: AddBatch) -> AddBatch:

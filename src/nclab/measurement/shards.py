@@ -3,8 +3,8 @@
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -141,20 +141,16 @@ def measure_shards(
     return replace(collapse, warnings=(*warnings, *collapse.warnings)) if warnings else collapse
 
 
-@contextmanager
-def _opened(engine: Engine | str) -> Iterator[Engine]:
-    """Open an engine; disconnect afterwards from a cluster that was joined for it."""
-    if isinstance(engine, Engine):
-        yield engine
-    elif engine == "local":
-        yield LOCAL
-    elif engine == "ray":
+def _opened(engine: Engine | str) -> AbstractContextManager[Engine]:
+    """Return a context with the engine, which disconnects from a cluster joined for it."""
+    if engine == "ray":
         from nclab.engine.ray import Cluster
 
-        with Cluster() as cluster:
-            yield cluster
-    else:
+        return Cluster()
+    opened = LOCAL if engine == "local" else engine
+    if not isinstance(opened, Engine):
         raise NclabError(f"Expected engine='local' or 'ray', got {engine!r}.")
+    return nullcontext(opened)
 
 
 @dataclass
@@ -210,16 +206,11 @@ class _Runner:
         )
         for index, result in zip(waiting, results, strict=True):
             if not result.ok:
-                raise _error(result)
+                kind, _, message = str(result.error).partition(": ")
+                is_ours = kind in ("DataError", "NclabError", "MissingExtra")
+                raise DataError(message if is_ours else result.error)
             parts[index] = result.value
         return [parts[index] for index in range(len(jobs))]
-
-
-def _error(result: JobResult) -> NclabError:
-    """Return a worker's error; errors of nclab keep their message only."""
-    kind, _, message = str(result.error).partition(": ")
-    known = kind in ("DataError", "NclabError", "MissingExtra")
-    return DataError(message if known else result.error)
 
 
 def _groups(shards: dict[Path, int], count: int) -> list[list[Path]]:

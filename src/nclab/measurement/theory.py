@@ -61,7 +61,7 @@ def certificate_of(results: LayerResults, delta: float | None, *, pairs: bool) -
         pairs=pairs,
     )
     shown = {name: getattr(results, name) for name in SHOWN_WITH_CERTIFICATE}
-    within = _mean_over_samples(results, results.variances)
+    within = float((results.variances * results.counts).sum() / results.counts.sum())
     shown["within_share"] = within / mean_square_norm(results)
     return replace(certificate, measured=shown, count_aware=_count_aware(results, solve=pairs))
 
@@ -156,12 +156,8 @@ def map_point(results: LayerResults, weight_decay: float, state: str | None) -> 
 
 def mean_square_norm(results: LayerResults) -> float:
     """Return the mean over samples of the squared feature norm."""
-    return _mean_over_samples(results, results.class_alpha.square())
-
-
-def _mean_over_samples(results: LayerResults, class_values: Tensor) -> float:
-    """Return the mean over samples of a quantity that is known per class."""
-    return float((class_values * results.counts).sum() / results.counts.sum())
+    square_norms = results.class_alpha.square() * results.counts
+    return float(square_norms.sum() / results.counts.sum())
 
 
 def _classifier(results: LayerResults) -> Tensor:
@@ -243,16 +239,14 @@ def optimum_distance(results: LayerResults) -> OptimumDistance:
     norms = (alpha, results.beta)
     if min(norms) <= 0:
         raise DataError("features or classifier are zero")
-    optimum = _optimum(counts, norms, 0.0 if results.bias_norm > 0 else None)
+    bias = 0.0 if results.bias_norm > 0 else None
+    if len(counts.unique()) == 1:
+        optimum = target(counts=counts, norms=norms, bias=bias)
+    else:
+        setting = check_setting(None, counts, norms=norms, bias=bias)
+        path = target_path(tuple(counts.tolist()), bias is not None)
+        optimum = target_of(setting, path.at(setting.norm))
     rows = results.weight - results.weight.mean(0)  # like beta: logits up to a constant
     distance = distance_to(optimum, results.moments.means, rows, results.loss, counts=counts)
     ratio = results.beta / alpha * math.sqrt(C / results.samples)  # |W| / |H|
     return OptimumDistance(distance, (optimum.weight / ratio, optimum.weight * ratio))
-
-
-def _optimum(counts: Tensor, norms: tuple[float, float], bias: float | None) -> Target:
-    if len(counts.unique()) == 1:
-        return target(counts=counts, norms=norms, bias=bias)
-    setting = check_setting(None, counts, norms=norms, bias=bias)
-    path = target_path(tuple(counts.tolist()), bias is not None)
-    return target_of(setting, path.at(setting.norm))
