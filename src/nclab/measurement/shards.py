@@ -113,7 +113,8 @@ def measure_shards(
         files = [file.absolute() for file in files]
     shards = plan.count_labels(files)
     plan.find_dim(list(shards))
-    if options.memory_limit is not None or (plan.num_classes or 0) > MANY_CLASSES:
+    is_large = options.groups or (plan.num_classes or 0) > MANY_CLASSES
+    if options.memory_limit is not None or is_large:
         workers = plan.plan_workers(shards, workers, engine)
     store = None if keep is None else PartStore(Path(keep))
     total = sum(shards.values())
