@@ -116,7 +116,6 @@ def test_local_results_are_added_to_the_recorded_verdicts(
     [row] = judge_all(local=here, ids=["ji2022/fig-3a"], fresh=True)
     assert row["verdict"] == "contradicted"
     monkeypatch.setattr(evidence, "read_evidence", lambda name: None)
-    monkeypatch.setattr(evidence, "evidence_at_smaller_size", lambda name: None)
     [row] = judge_all(local=IDEAL, ids=["ji2022/fig-3a"])
     assert row["verdict"] == "open"
     assert "nothing is recorded" in row["evidence"]

@@ -51,22 +51,18 @@ def read_evidence(name: str) -> dict[str, Any] | None:
     return numbers
 
 
-def evidence_at_smaller_size(name: str) -> dict[str, Any] | None:
-    """Return the largest recorded size of a series of experiments that leads to this one.
+def best_evidence(name: str) -> dict[str, Any] | None:
+    """Return the recorded numbers of an experiment, otherwise those of the largest smaller size.
 
-    The module of such a series names its target as `LEADS_TO` and returns numbers in the format of
-    the target from `furthest`. None if there is no such series.
+    The module of a series of experiments at smaller sizes names its target as `LEADS_TO` and
+    returns numbers in the format of the target from `furthest`. None if nothing is recorded.
     """
-    for other, module in experiments().items():
+    numbers = read_evidence(name)
+    for other, module in experiments().items() if numbers is None else ():
         series = read_evidence(other) if getattr(module, "LEADS_TO", None) == name else None
         if series is not None:
             return module.furthest(series)  # type: ignore[attr-defined]
-    return None
-
-
-def best_evidence(name: str) -> dict[str, Any] | None:
-    """Return the recorded numbers of an experiment, otherwise the largest smaller size."""
-    return read_evidence(name) or evidence_at_smaller_size(name)
+    return numbers
 
 
 def write_evidence(name: str, numbers: Mapping[str, Any], **provenance: Any) -> Path:

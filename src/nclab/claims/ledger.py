@@ -21,9 +21,20 @@ def find(ids: Sequence[str] = ()) -> list[Claim]:
     {'ji2022'}
     """
     claims = registry.claims()
+    keys = dict.fromkeys(claim.paper for claim in claims)
     for prefix in ids:
         if not prefix.strip() or not any(claim.id.startswith(prefix) for claim in claims):
-            raise NclabError(_unknown_id(prefix, [claim.id for claim in claims]))
+            lower = {name.lower(): name for name in (*(claim.id for claim in claims), *keys)}
+            near = get_close_matches(prefix.lower(), lower, n=1)
+            raise NclabError(
+                f"Expected the id of a claim or its beginning, got {prefix!r}. "
+                + (
+                    f"Did you mean {lower[near[0]]}? "
+                    if near
+                    else f"Ids begin with {', '.join(keys)}. "
+                )
+                + "Run `nclab claims` to list all ids."
+            )
     return [claim for claim in claims if not ids or claim.id.startswith(tuple(ids))]
 
 
@@ -173,16 +184,3 @@ def _row(claim: Claim, finding: Finding, numbers: Numbers | None) -> dict[str, A
         "size": describe_size(numbers) if numbers else "",
         "links": {**row["links"], "erratum": next(anchors, "")},
     }
-
-
-def _unknown_id(prefix: str, ids: Sequence[str]) -> str:
-    """Return an error message that suggests the nearest id or key of a paper, if one is near."""
-    keys = dict.fromkeys(id_.partition("/")[0] for id_ in ids)
-    lower = {name.lower(): name for name in (*ids, *keys)}
-    near = [lower[prefix.lower()]] if prefix.lower() in lower else []
-    near = near or [lower[name] for name in get_close_matches(prefix.lower(), lower, n=1)]
-    hint = f" Did you mean {near[0]}?" if near else f" Ids begin with {', '.join(keys)}."
-    return (
-        f"Expected the id of a claim or its beginning, got {prefix!r}.{hint} "
-        "Run `nclab claims` to list all ids."
-    )

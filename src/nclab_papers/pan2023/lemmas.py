@@ -15,7 +15,6 @@ from nclab.claims.statements import (
     with_hand_check,
 )
 from nclab.text import number
-from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import Inequality
 from nclab_papers.pan2023.data_sets import SIZES, numbers_with_subset, vectors_around
 from nclab_papers.pan2023.statements import jensen, unit_means
@@ -74,12 +73,6 @@ lemma_2_4_1 = Claim(
 )
 
 
-def _quartic(x: FloatArray) -> FloatArray:
-    """Return x^2 + x^4, which is strongly convex with modulus 1."""
-    result: FloatArray = np.square(x) + x**4
-    return result
-
-
 def _weighted_jensen(preset: str) -> Numbers:
     rng = np.random.default_rng(1)
     batches = []
@@ -87,7 +80,7 @@ def _weighted_jensen(preset: str) -> Numbers:
         x, _ = numbers_with_subset(rng, draws(preset) // 8, size)
         shares = rng.dirichlet(np.full(size, 0.5), size=len(x))
         batches.append(jensen.jensen_weighted(x, shares, np.square, 1.0))
-        batches.append(jensen.jensen_weighted(x, shares, _quartic, 1.0))
+        batches.append(jensen.jensen_weighted(x, shares, lambda y: y**2 + y**4, 1.0))
     hand = jensen.jensen_weighted([0.0, 4.0], [0.75, 0.25], np.square, 0.5)
     return {**tally(*batches), **_hand_error(hand, 1.0, 2.5)}
 
