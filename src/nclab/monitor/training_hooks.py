@@ -102,7 +102,7 @@ class BatchFeatures(NamedTuple):
 
 
 class RowSelection(NamedTuple):
-    """Rows of a batch that are read."""
+    """Rows of a batch whose features the monitor reads."""
 
     classes: Tensor
     """(N,) classes of all rows of the batch."""

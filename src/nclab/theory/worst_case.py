@@ -292,7 +292,11 @@ def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> Wor
 
 
 def _start(search: WorstCaseProblem, index: int, rng: np.random.Generator) -> FloatArray:
-    """Return the optimum plus noise, or, for every other intra-class start, reversed samples."""
+    """Return a starting point of the search: the optimum with noise, or with reversed samples.
+
+    Every second search for the smallest intra-class cosine starts from a class in which a few short
+    samples point backwards, if the allowed loss permits such samples.
+    """
     one_sample = math.log(search.num_classes) / (search.num_classes * search.per_class)
     # Below `one_sample`, one sample of norm zero already exceeds the allowed loss.
     affordable = search.per_class > 2 and search.lowest + search.excess > one_sample

@@ -44,7 +44,7 @@ from nclab_papers.ji2022.example_3_1 import (
 SCALES = (0.5, 1.0, 1.5)
 """Scales of the point, C in the paper."""
 BETAS = (-0.5, -0.3, -0.1, -0.03, -0.01, -0.003, -0.001)
-"""Members of the family (10), from the farthest to the nearest."""
+"""Values of beta at which family (10) is evaluated; beta = 0 is the saddle."""
 OPTIMAL_MARGIN = 0.9
 """Normalised margin from which a run counts as at the optimum; the saddle has 0.75."""
 STEPS = {"quick": 3_000, "paper": 10_000}

@@ -481,9 +481,10 @@ def searched_curve(beyond: float = 0.0) -> Case:
 
 
 def recomputed_conjectures(column: str) -> Change:
-    """Return the smallest e of networks whose weight decays or layers are reversed in odd seeds.
+    """Return a change that recomputes e after reversing `column` in the odd seeds.
 
-    The smallest e is the largest fall, so exchanging its values would not remove the effect.
+    `column` is the weight decay or the layer. A conjecture allows falls of at most e, and e is the
+    largest fall of a network, so exchanging values of e between networks would change nothing.
     """
     return lambda numbers: {**numbers, **conjectured(IMPROVING, backwards=column)}
 

@@ -72,7 +72,7 @@ def falling_with_decay(power: float) -> Change:
 
 
 def collapse_of_adamw(numbers: Numbers) -> Numbers:
-    """Return the numbers with all metrics of AdamW at collapse."""
+    """Return false numbers in which the networks trained by AdamW have collapsed."""
     return reduce(
         lambda result, name: change_where("networks", name, 1e-6, optimizer="adamw")(result),
         ("nc0", "nc1", "nc2", "nc3"),

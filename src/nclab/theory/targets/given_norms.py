@@ -141,7 +141,7 @@ def find_weight(
 STEP = 10**-0.125
 """Ratio of two neighbouring weights t of a path."""
 LAST = 88
-"""Number of weights of a path, down to 1e-11 of the critical weight."""
+"""Number of regularisation weights on a path; the last is 1e-11 times the critical weight."""
 MOST_GROUPS = 100
 """Largest number of distinct counts of a path; one optimum with so many takes half a second."""
 KEPT = 16
