@@ -1,7 +1,7 @@
-"""What a certificate costs: CPU time of the intra and of the inter bound, by number of classes.
+"""Measure the CPU time of the intra and the inter bound by number of classes.
 
-One run, one thread, best of several rounds. The baseline is one run of the worst-case search
-that the certificate replaces, for the numbers of classes where that is feasible.
+All cases run in one process on one thread; the best of several rounds counts. The baseline is the
+worst-case search that the certificate replaces, for the numbers of classes where it is feasible.
 
     python benchmarks/certificate.py [--json] [--rounds 3]
 """
@@ -23,11 +23,11 @@ from nclab.theory.worst_case import worst_intra
 CASES = ((4, 3.0), (10, 5.0), (100, 8.0), (1000, 12.0))
 RELATIVE_EXCESS = (1e-4, 1e-2, 0.3)
 SEARCHED = 10
-"""Up to this many classes the search is timed, too."""
+"""The largest number of classes for which the worst-case search is timed as well."""
 
 
 def milliseconds(work: Callable[[], object], rounds: int) -> float:
-    """CPU time of the fastest of several calls."""
+    """Return the CPU time in milliseconds of the fastest of several calls."""
     best = float("inf")
     for _ in range(rounds):
         started = time.process_time()
@@ -37,7 +37,7 @@ def milliseconds(work: Callable[[], object], rounds: int) -> float:
 
 
 def run(num_classes: int, product: float, relative: float, rounds: int) -> dict[str, object]:
-    """One case."""
+    """Time the bounds for one case."""
     best = g(product, num_classes)
     root = product**0.5
     given = norms_and_loss(num_classes, root, root, best * (1 + relative))
@@ -59,7 +59,7 @@ def run(num_classes: int, product: float, relative: float, rounds: int) -> dict[
 
 
 def main() -> None:
-    """All cases."""
+    """Time all cases and print a table or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print a list of results as JSON")
     parser.add_argument("--rounds", type=int, default=3, help="rounds per case, best is kept")

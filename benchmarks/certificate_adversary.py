@@ -33,7 +33,7 @@ class Network:
     features: FloatArray
     bias: FloatArray
     delta: float | None = None
-    """The fraction that it attacks; drawn if None."""
+    """Fraction of the pairs of classes to attack; drawn at random if None."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Slacks:
     checks: dict[str, int] = field(default_factory=dict)
     networks: int = 0
     nearest: float = 1.0
-    """Smallest slack of the bound on a fraction of the pairs, over its deviation."""
+    """Smallest slack of the bound on a fraction of the pairs, over the guaranteed deviation."""
 
     def add(self, name: str, slack: float) -> None:
         """Record one check; a negative slack beyond rounding is a violation."""
@@ -53,12 +53,12 @@ class Slacks:
 
     @property
     def violations(self) -> dict[str, float]:
-        """Certificates that were wrong by more than rounding."""
+        """Count the bounds that a network violated by more than rounding."""
         return {name: slack for name, slack in self.smallest.items() if slack < -ROUNDING}
 
 
 def random_networks(rng: np.random.Generator, count: int) -> Iterator[Network]:
-    """A simplex ETF or noise, spread by noise, heavy tails, lost classes and zero features."""
+    """Draw a simplex ETF or noise; add noise, heavy tails, lost classes and zero features."""
     for _ in range(count):
         classes, samples = int(rng.integers(2, 13)), int(rng.integers(1, 9))
         dim = max(1, classes - 1 + int(rng.integers(0, 4)))
@@ -84,7 +84,7 @@ def random_networks(rng: np.random.Generator, count: int) -> Iterator[Network]:
 
 
 def optimised_networks(rng: np.random.Generator, count: int) -> Iterator[Network]:
-    """Gradient descent on a cosine against the loss, at fixed norms, seen along its way."""
+    """Minimise a cosine plus a multiple of the loss at fixed norms; yield all iterates."""
     made = 0
     while made < count:
         classes, samples = int(rng.integers(2, 13)), int(rng.integers(1, 9))
@@ -119,10 +119,10 @@ def optimised_networks(rng: np.random.Generator, count: int) -> Iterator[Network
 
 
 def pair_networks(rng: np.random.Generator, count: int) -> Iterator[Network]:
-    """Gradient ascent on the smallest cosine over k pairs per root of the excess loss.
+    """Maximise the smallest cosine over k pairs, relative to the square root of the excess loss.
 
-    The start moves the features along the graph of the pairs, the weights less, as the worst
-    networks do at small excess.
+    The start moves the features along the graph of the pairs and the weights a little, because the
+    worst networks with a small excess loss have this form.
     """
     made = 0
     while made < count:
@@ -287,7 +287,7 @@ def _attack_regularised(
 
 
 def run(count: int, seed: int) -> Slacks:
-    """Attack with random networks, optimised ones and ones that bring pairs together."""
+    """Attack with random networks, optimised networks and networks that move pairs together."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     slacks = Slacks()
@@ -342,7 +342,7 @@ def _losses(w: torch.Tensor, h: torch.Tensor, bias: torch.Tensor) -> torch.Tenso
 
 
 def _graph(rng: np.random.Generator, classes: int) -> torch.Tensor:
-    """Some pairs of classes: a matching, a star, a clique or a random graph."""
+    """Draw pairs of classes: a matching, a star, a clique or a random graph."""
     pairs = np.array(list(combinations(range(classes), 2)))
     kind = int(rng.integers(0, 4))
     order = rng.permutation(classes)
@@ -359,7 +359,7 @@ def _graph(rng: np.random.Generator, classes: int) -> torch.Tensor:
 
 
 def _merged(rng: np.random.Generator, rows: FloatArray) -> FloatArray:
-    """Classes moved towards each other, pair by pair, partly or wholly."""
+    """Move classes towards each other, pair by pair, partly or completely."""
     moved = rows.copy()
     for i, j in _graph(rng, len(rows)).tolist():
         step = rng.uniform(0, 0.5) if rng.random() < 0.5 else 10 ** rng.uniform(-4, -1)

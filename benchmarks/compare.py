@@ -1,7 +1,6 @@
-"""A thousand runs on one page: how soon it is drawn, and how soon it answers, in a real browser.
+"""Measure how fast a page with a thousand runs loads and answers in a real browser.
 
-Run: python benchmarks/compare.py [--runs 1000] [--records 200]
-Needs playwright and a chromium.
+Run: python benchmarks/compare.py [--runs 1000] [--records 200] Needs playwright and chromium.
 """
 
 import argparse
@@ -18,9 +17,9 @@ from nclab.records import open_run
 from nclab.report.site import write_report
 
 LIMIT_LOAD, LIMIT_ANSWER = 3.0, 0.2
-"""Seconds that a person waits gladly."""
+"""Seconds that a user should wait at most for the page and for an answer."""
 PATIENCE = 120
-"""Seconds after which nothing will be drawn any more."""
+"""Seconds after which the measurement fails."""
 DRAWN = "window.nclab && nclab.comparing && nclab.comparing.charts.length && +nclab.comparing"
 DRAWN += ".charts[0].chart.canvas.dataset.points > {points}"
 ACTIONS = {
@@ -37,7 +36,7 @@ ACTIONS = {
     "against weight decay": "type('#x', 'weight_decay')",
     "back to epochs": "type('#x', 'epoch')",
 }
-"""What one does, as a script; `type` sets a control and tells it."""
+"""Actions of a user, as scripts. `type` sets a control and sends its event."""
 HELPERS = """
 const type = (where, value) => {
   const one = document.querySelector(where);
@@ -55,7 +54,7 @@ METRICS = ("min_intra", "max_inter", "nc1_trace_pinv", "cdnv", "nc3_self_duality
 
 
 def fill(root: Path, *, runs: int, records: int) -> None:
-    """Runs of a sweep over two settings and many seeds, each with curves of its own."""
+    """Write runs of a sweep over two settings and many seeds, each with its own curves."""
     norms, decays = ("affine", "plain", "none"), (1e-4, 1e-3, 1e-2)
     for number in range(runs):
         draw = random.Random(number)
@@ -71,7 +70,7 @@ def fill(root: Path, *, runs: int, records: int) -> None:
 
 
 def start(root: Path) -> tuple[subprocess.Popen[str], str]:
-    """A server in a process of its own, and its address."""
+    """Start a server in a separate process; return the process and its address."""
     command = [sys.executable, "-m", "nclab", "serve", str(root), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -79,13 +78,13 @@ def start(root: Path) -> tuple[subprocess.Popen[str], str]:
 
 
 def busy(session: Any) -> float:
-    """Seconds of processor time that the page's own thread has used."""
+    """Return the seconds of CPU time that the main thread of the page has used."""
     metrics = session.send("Performance.getMetrics")["metrics"]
     return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
 
 
 def watch(page: Any, address: str, *, points: float) -> None:
-    """Open a page, then do everything that one does on it."""
+    """Open a page, perform every action and print the times."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
     begin = time.perf_counter()
@@ -116,7 +115,7 @@ def watch(page: Any, address: str, *, points: float) -> None:
 
 
 def main() -> None:
-    """Fill a folder; look at its report from disk, then at its live page."""
+    """Fill a folder, then measure its static report and its live page."""
     from playwright.sync_api import sync_playwright
 
     parser = argparse.ArgumentParser(description=__doc__)

@@ -1,15 +1,15 @@
-"""CPU time of a fleet's training step against plain PyTorch loops, in one run on one thread.
+"""Compare the CPU time of a fleet's training step with plain PyTorch loops on one thread.
 
-Baselines: nn.Sequential, autograd and torch.optim fed (a) by DataLoader(TensorDataset,
-batch_size=128, shuffle=True) and (b) by indexing with a random permutation. All take turns, epoch
-by epoch, and the best epoch of each counts. The peak of sgemm is that of the step's own matrix
-products or of a product of 1024 x 1024 matrices, whichever is higher, in the same run.
-What torch.optim does not have, decoupled SGD and the sign of the momentum, is compared with SGD,
-the cheapest of those it has.
+The baselines are nn.Sequential, autograd and torch.optim. They get their batches (a) from
+DataLoader(TensorDataset, batch_size=128, shuffle=True) and (b) by indexing with a random
+permutation. The loops alternate epoch by epoch, and the best epoch of each counts. The peak of
+sgemm is the higher rate of two: the matrix products of the step, and a product of 1024 x 1024
+matrices, both in the same run. torch.optim has no decoupled SGD and no sign of the momentum; these
+are compared with SGD, its cheapest optimiser.
 
     python benchmarks/fleet.py [--json] [--rounds 5] [--norm affine] [--backend auto]
     python benchmarks/fleet.py --recipes [--json]    # every optimiser and loss, 6 layers
-    python benchmarks/fleet.py --blas [--json]    # where the matrix products come from
+    python benchmarks/fleet.py --blas [--json]    # compare the libraries of matrix products
 """
 
 import argparse
@@ -37,20 +37,20 @@ OTHERS = [
     {"nesterov": True},
     *({"loss": name} for name in get_args(Loss) if name != "cross_entropy"),
 ]
-"""What else a recipe may be; each beside SGD on cross-entropy."""
+"""Other recipes, each compared with SGD on cross-entropy."""
 MEMBERS = 3
-"""Trained together by the fleet, so that they compete for the caches as in a sweep."""
+"""Number of networks in a fleet. They compete for the caches, as in a sweep."""
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU time of one call."""
+    """Return the CPU time of one call."""
     started = time.process_time()
     work()
     return time.process_time() - started
 
 
 def samples() -> tuple[Tensor, Tensor]:
-    """Normal inputs, labelled by their sides of two random planes."""
+    """Draw normal inputs and label them by the sides of two random planes."""
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(SAMPLES, 16, generator=generator)
     sides = (inputs @ torch.randn(16, 2, generator=generator) > 0).long()
@@ -58,7 +58,7 @@ def samples() -> tuple[Tensor, Tensor]:
 
 
 def plain_loss(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
-    """The loss as anyone would write it."""
+    """Return the loss as written in a plain training loop."""
     if recipe.loss == "focal":
 
         def focal(logits: Tensor, labels: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def plain_loss(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def plain_optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """The optimiser of torch, or SGD in place of what it does not have."""
+    """Return torch's optimiser of this name, or SGD if torch has none."""
     options: Any = {"lr": recipe.rate, "weight_decay": 1e-3}
     if recipe.rule == "adam":
         kind = torch.optim.AdamW if recipe.decoupled else torch.optim.Adam
@@ -88,7 +88,7 @@ def plain_optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer
 def plain_loop(
     shape: Shape, norm: Norm, recipe: Recipe, batches: Callable[[], Iterator[Any]]
 ) -> Callable[[], None]:
-    """An epoch as anyone would write it."""
+    """Train one epoch with a plain loop."""
     modules: list[nn.Module] = []
     for inputs, outputs in pairwise(shape.widths[:-1]):
         modules += [nn.Linear(inputs, outputs), nn.ReLU()]
@@ -108,13 +108,13 @@ def plain_loop(
 
 
 def by_loader(inputs: Tensor, labels: Tensor) -> Callable[[], Iterator[Any]]:
-    """Batches of a DataLoader."""
+    """Yield the batches of a DataLoader."""
     loader = DataLoader(TensorDataset(inputs, labels), batch_size=BATCH, shuffle=True)
     return lambda: iter(loader)
 
 
 def by_index(inputs: Tensor, labels: Tensor) -> Callable[[], Iterator[Any]]:
-    """Batches by a random permutation."""
+    """Yield batches by a random permutation."""
 
     def batches() -> Iterator[Any]:
         for rows in torch.randperm(len(inputs)).split(BATCH):
@@ -124,7 +124,7 @@ def by_index(inputs: Tensor, labels: Tensor) -> Callable[[], Iterator[Any]]:
 
 
 def products(shape: Shape) -> tuple[Callable[[], None], float]:
-    """The matrix products of a step, and their floating-point operations."""
+    """Return the matrix products of a step as a function, and their operations."""
     calls: list[tuple[Tensor, Tensor, Tensor]] = []
     work = 0.0
     for index, (inputs, outputs) in enumerate(pairwise(shape.widths)):
@@ -146,7 +146,7 @@ def products(shape: Shape) -> tuple[Callable[[], None], float]:
 def compare(
     shape: Shape, norm: Norm, backend: Backend, rounds: int, other: dict[str, Any]
 ) -> dict[str, Any]:
-    """One row: milliseconds a model-step of each way, ratios, share of the sgemm peak."""
+    """Return milliseconds per step and network of each loop, ratios, share of the peak."""
     inputs, labels = samples()
     # Small steps where every weight takes one of full size, so that the numbers stay usual.
     small: dict[str, Any] = {"rate": 1e-3} if other.get("optimizer", "sgd")[:3] != "sgd" else {}
@@ -186,7 +186,7 @@ def compare(
 
 
 def compare_blas(width: int, rounds: int) -> list[dict[str, Any]]:
-    """Microseconds of a hidden layer's three products, by library and by order of the features."""
+    """Time a hidden layer's three products by library and memory order; return microseconds."""
     from nclab.training.fleet.epoch_kernel import PLAIN, TRANSPOSED, multiply
     from nclab.training.fleet.kernel_backend import scipy_gemm, torch_gemm
 
@@ -225,12 +225,12 @@ def compare_blas(width: int, rounds: int) -> list[dict[str, Any]]:
 
 
 def show(row: dict[str, Any]) -> None:
-    """A line as soon as it is known."""
+    """Print a row as soon as it is known."""
     print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
 
 
 def main() -> None:
-    """Everything on one thread, in this process."""
+    """Run all cases on one thread in this process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     parser.add_argument("--rounds", type=int, default=5, help="epochs of each; the best counts")

@@ -1,8 +1,8 @@
-"""How sharp the guarantee for a fraction of the pairs is: the true worst case beside it.
+"""Compare the guarantee for a fraction of the pairs with the true worst case.
 
 For several graphs of k = floor(delta M) + 1 pairs (matching, cycles, a clique, a star, random
-ones) a search maximises the smallest cosine over the pairs of the graph, within norms and loss.
-What it finds is attained, so no guarantee can be lower. One thread.
+graphs) a search maximises the smallest cosine over the pairs of the graph, within the given norms
+and loss. The search attains its value, so no valid guarantee is lower. One thread.
 
     python benchmarks/fraction_of_pairs.py [--json] [--starts 2] [--grid]
 """
@@ -32,13 +32,13 @@ CASES = (
     (12, 8.0, 1e-6, 0.08),
     (12, 8.0, 1e-5, 0.08),
 )
-"""Classes, product of the norms, excess loss, delta."""
+"""Number of classes, product of the norms, excess loss, delta."""
 
 Pairs = list[tuple[int, int]]
 
 
 def graphs(num_classes: int, edges: int, rng: np.random.Generator) -> Iterator[tuple[str, Pairs]]:
-    """GraphGroups with that many edges, from the most even degrees to the least."""
+    """Return graphs with this many edges, from the most even degrees to the least even."""
     order = list(combinations(range(num_classes), 2))
 
     def first(kind: str, pairs: Pairs) -> tuple[str, Pairs]:
@@ -69,7 +69,7 @@ def _matching(size: int, turn: int) -> Pairs:
 def worst_on(
     num_classes: int, product: float, excess: float, pairs: Pairs, rng: np.random.Generator
 ) -> float:
-    """The largest cosine found that all pairs reach, by weights and features that are feasible."""
+    """Search feasible networks for the largest cosine that all pairs of the graph reach."""
     dim, lowest = num_classes, g(product, num_classes)
     etf = math.sqrt(product) * simplex_etf(num_classes, dim).numpy()
     centre = np.concatenate([etf, etf]).ravel()
@@ -144,7 +144,7 @@ def worst_on(
 
 
 def run(case: tuple[int, float, float, float], starts: int) -> dict[str, object]:
-    """One case: the worst graph found, and the guarantees."""
+    """Return the worst graph that the search found and the guarantees for one case."""
     num_classes, product, excess, delta = case
     rng = np.random.default_rng(0)
     total = num_classes * (num_classes - 1) // 2
@@ -177,7 +177,7 @@ def run(case: tuple[int, float, float, float], starts: int) -> dict[str, object]
 
 
 def grid() -> None:
-    """How the guarantee depends on delta, the number of classes and the product of the norms."""
+    """Tabulate the guarantee by delta, number of classes and product of the norms."""
     deltas = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5)
     print("how far from -1/(C-1) the guarantee is, as a share of the way to 1")
     print(f"{'C':>4} {'ab':>5} {'e/m':>7} {'all':>8} " + " ".join(f"{d:>8}" for d in deltas))
@@ -201,7 +201,7 @@ def grid() -> None:
 
 
 def main() -> None:
-    """All cases, as a table or as JSON."""
+    """Run all cases and print a table or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print a list of results as JSON")
     parser.add_argument("--starts", type=int, default=2, help="starts per graph")

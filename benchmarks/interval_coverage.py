@@ -1,10 +1,10 @@
-"""Do 95 % intervals hold the truth 95 times in 100? On data sets whose truth is known.
+"""Measure how often 95 % intervals contain the truth, on data sets whose truth is known.
 
 python benchmarks/interval_coverage.py [--sets 1000] [--groups 10] [--times 1]
 
-Four normal classes of unequal size and shape in six dimensions and a fixed classifier. The truth
-of what depends on means and covariances alone is written out; that of losses, shares and cosines
-comes from two million further samples.
+Each data set has four normal classes of unequal size and shape in six dimensions, and a fixed
+classifier. The true values of metrics that depend on means and covariances are written out. Those
+of losses, shares and cosines come from two million further samples.
 """
 
 import argparse
@@ -25,7 +25,7 @@ MANY = 500_000
 
 
 class World:
-    """The distribution that data sets are drawn from."""
+    """Distribution that the data sets are drawn from."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(1)
@@ -36,7 +36,7 @@ class World:
         self.bias = 0.3 * rng.normal(size=classes)
 
     def draw(self, rng: np.random.Generator, counts: tuple[int, ...]) -> tuple[Array, Array]:
-        """Features and labels."""
+        """Draw features and labels."""
         parts = [
             self.means[c] + rng.normal(size=(count, DIM)) @ self.factors[c].T
             for c, count in enumerate(counts)
@@ -44,7 +44,7 @@ class World:
         return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
 
     def truth(self) -> dict[str, float]:
-        """Values of the metrics with all samples of the world."""
+        """Return the true values of the metrics."""
         return self._of_moments() | self._of_samples(np.random.default_rng(2))
 
     def _of_moments(self) -> dict[str, float]:
@@ -118,7 +118,7 @@ class World:
 
 
 def run(sets: int, groups: int, times: int) -> dict[str, dict[str, float]]:
-    """For each metric the truth, how often an interval holds it, how often there is one."""
+    """Return for each metric the truth, the coverage of its intervals, and how often it has one."""
     world = World()
     truth = world.truth()
     held = dict.fromkeys(truth, 0)
@@ -151,7 +151,7 @@ def run(sets: int, groups: int, times: int) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table of coverage."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, default=1000)
     parser.add_argument("--groups", type=int, default=10)

@@ -1,9 +1,9 @@
-"""Load: many runs listed, many clients of the live page, a folder that grows, many writers.
+"""Measure nclab under load: many runs, clients and writers, and a growing folder.
 
 python -m benchmarks.load [runs] [clients] [growing] [writers] [--size 100]
 
-runs      `nclab runs` of 1,000 runs: seconds of CPU, its start included
-clients   200 listeners of the live page: how soon each hears of a new point
+runs      list 1,000 runs with `nclab runs`: seconds of CPU, including the start of the program
+clients   200 listeners of the live page: seconds until each of them receives a new point
 growing   a folder of --size megabytes (1000 for a gigabyte) that grows while it is watched:
           the memory of the server
 writers   32 processes that write 1,000 records each, see tests/records/writers.py
@@ -26,11 +26,11 @@ from benchmarks.serve import lines, record, start
 from nclab.records import open_run
 
 POINTS = 1000
-"""Of the run that clients listen to."""
+"""Points of the run that the clients listen to."""
 
 
 def list_runs(root: Path, *, runs: int) -> None:
-    """The command as a user calls it."""
+    """Run `nclab runs` as a user does and print its CPU time."""
     first = root / "run-0000"
     with open_run(first, kind="load", config={"n": 0}, seed=0) as run:
         for step in range(20):
@@ -49,7 +49,7 @@ def list_runs(root: Path, *, runs: int) -> None:
 
 
 async def listen(address: str, count: int, journal: Path) -> list[float]:
-    """Seconds from a written point until each of so many listeners hears of it."""
+    """Return the seconds from a written point until each of the listeners has received it."""
     host, port = address.split("//")[1].rstrip("/").split(":")
     ask = f"GET /api/events?metric=min_intra HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
     open_ones = []
@@ -74,14 +74,14 @@ async def listen(address: str, count: int, journal: Path) -> list[float]:
 
 
 async def until(reader: asyncio.StreamReader, word: bytes) -> None:
-    """Read lines up to one that begins so."""
+    """Read lines up to the first that starts with this text."""
     while not (line := await asyncio.wait_for(reader.readline(), 120)).startswith(word):
         if not line:
             raise ConnectionError("the server has closed the connection")
 
 
 def clients(root: Path, *, count: int) -> None:
-    """Many listeners at once."""
+    """Measure many simultaneous listeners."""
     folder = root / "run"
     open_run(folder, kind="load", config={}, seed=0).close()
     journal = folder / "journal.jsonl"
@@ -99,7 +99,7 @@ def clients(root: Path, *, count: int) -> None:
 
 
 def growing(root: Path, *, size: int, runs: int = 20) -> None:
-    """A folder that is long already and grows while it is watched."""
+    """Measure a folder that is large at the start and grows while it is watched."""
     folders = [root / f"run-{number:02}" for number in range(runs)]
     for number, folder in enumerate(folders):
         open_run(folder, kind="load", config={"n": number}, seed=number).close()
@@ -107,7 +107,7 @@ def growing(root: Path, *, size: int, runs: int = 20) -> None:
     first, more = (max(1, part * 10**6 // runs // each) for part in (size, size // 50))
 
     def grow(begin: int, end: int) -> None:
-        """All journals by the same points."""
+        """Append the same points to all journals."""
         for place in range(begin, end, 10_000):
             part = range(place, min(place + 10_000, end))
             for folder in folders:
@@ -135,19 +135,19 @@ def growing(root: Path, *, size: int, runs: int = 20) -> None:
 
 
 def memory(process: int) -> float:
-    """Megabytes in use by a process."""
+    """Return the memory of a process in megabytes."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def cpu_of(process: int) -> float:
-    """Seconds of CPU of a process."""
+    """Return the CPU seconds of a process."""
     words = Path(f"/proc/{process}/stat").read_text().rsplit(") ", 1)[1].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def writers(root: Path, *, processes: int, records: int) -> None:
-    """Who writes at once loses nothing."""
+    """Check that simultaneous writers lose no record."""
     words = [str(root), "--processes", str(processes), "--records", str(records)]
     command = [sys.executable, "-m", "tests.records.writers", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -155,7 +155,7 @@ def writers(root: Path, *, processes: int, records: int) -> None:
 
 
 def main() -> None:
-    """Each part in a folder of its own."""
+    """Run each chosen part in its own folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["runs", "clients", "growing", "writers"])
     parser.add_argument("--size", type=int, default=100, help="megabytes of the growing folder")

@@ -1,21 +1,23 @@
-"""Measuring against the physical limit, and against what the best peer computes.
+"""Compare a measurement with its physical limit and with the best peer.
 
-One run, one thread, float32 features in memory, CPU time, best of several rounds in which all
-sides take turns. Ours is `measure_features`: every one-pass metric (`one pass`), the default call
-without a classifier (`features`), and with one (`whole`).
+One run, one thread, float32 features in memory. CPU time, best of several rounds in which all
+programs alternate. nclab runs `measure_features` in three ways: every one-pass metric (`one pass`),
+the default call without a classifier (`features`), and with a classifier (`whole`).
 
-The limit is the same work without any of the care, each piece at its fastest: one read of the
-features, one float64 scatter-add of them, one float32 d x d product, one float64 C x C product;
-for the whole call also two float32 N x d x C products and N x C exponentials in float64. Of these
-the call without a classifier has one product and no exponentials.
+The limit is the same arithmetic without any checks, each part at its fastest: one read of the
+features, one float64 scatter-add of them, one float32 d x d product and one float64 C x C product.
+For the whole call, the limit also has two float32 N x d x C products and N x C exponentials in
+float64; for the call without a classifier, one of these products and no exponentials.
 
-At the default noise every row is so near to its class mean that its distance alone decides, as with
-collapsed features; `--noise 1` leaves no such row, and the second pass has its product to do.
+At the default noise every sample is so close to its class mean that its distance alone decides the
+nearest class mean, as with collapsed features. `--noise 1` leaves no such sample, so that the
+second pass needs its product.
 
-The peer is a restatement of what rhubarbwu/neural-collapse computes, in float32 and batches of
-512: class means, the covariance, class variances and decisions in three passes, then NC1 (pinv),
-NC2 (simplex error), NC3 (its self-dual form), NC4 (agreement) and CDNV. It computes no loss. Left
-out are its hashes of the means before every batch, and its pairs are tiled, both in its favour.
+The peer restates what rhubarbwu/neural-collapse computes, in float32 and batches of 512: class
+means, covariance, class variances and decisions in three passes, then NC1 (pinv), NC2 (simplex
+error), NC3 (its self-dual form), NC4 (agreement) and CDNV. The peer computes no loss. Two things
+are changed in its favour: it does not hash the means before every batch, and its pairs of classes
+are tiled.
 
     python benchmarks/measure.py [--json] [--rounds 25] [--only 0] [--noise 0.1] [--no-peer]
 """
@@ -35,22 +37,22 @@ import nclab
 
 SHAPES = ((50_000, 512, 10), (50_000, 512, 1000), (100_000, 768, 10_000))
 ROUNDS = (25, 8, 2)
-"""Enough for all sides to meet a quiet moment of a shared machine, a minute or two a shape."""
+"""Rounds by shape: enough that each program meets a quiet moment of a shared machine."""
 PEER_CLASSES = 1000
-"""With more classes the peer takes minutes."""
+"""The largest number of classes for the peer; beyond it, the peer takes minutes."""
 BATCH = 512
 STATUS = Path("/proc/self/status")
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU time of one call."""
+    """Return the CPU time of one call."""
     started = time.process_time()
     work()
     return time.process_time() - started
 
 
 def peer(features: Tensor, labels: Tensor, weight: Tensor) -> tuple[float, ...]:
-    """NC1 to NC4 and CDNV as the peer computes them."""
+    """Compute NC1 to NC4 and CDNV as the peer does."""
     num_classes, dim = weight.shape
     starts = range(0, len(features), BATCH)
     batches = [(features[s : s + BATCH], labels[s : s + BATCH]) for s in starts]
@@ -94,7 +96,7 @@ def peer(features: Tensor, labels: Tensor, weight: Tensor) -> tuple[float, ...]:
 
 
 def _simplex_error(left: Tensor, right: Tensor) -> float:
-    """|AB^T/|AB^T| - the same of a simplex ETF|."""
+    """Return the distance of the normalised AB^T from that of a simplex ETF."""
     size = len(left)
     ideal = (torch.eye(size) - 1 / size) / (size - 1) ** 0.5
     gram = right @ left.T
@@ -102,7 +104,7 @@ def _simplex_error(left: Tensor, right: Tensor) -> float:
 
 
 def _cdnv(means: Tensor, variances: Tensor, tile: int = 32) -> float:
-    """The mean over pairs, all of them twice, from differences."""
+    """Return the mean CDNV over all ordered pairs, from differences."""
     total, size = 0.0, len(means)
     for i in range(0, size, tile):
         for j in range(0, size, tile):
@@ -116,7 +118,7 @@ def _cdnv(means: Tensor, variances: Tensor, tile: int = 32) -> float:
 
 
 def limit_parts(features: Tensor, labels: Tensor, weight: Tensor) -> dict[str, float]:
-    """CPU time of each piece of bare arithmetic."""
+    """Return the CPU time of each part of the limit."""
     (rows, dim), num_classes = features.shape, len(weight)
     block = features[:256].double()
     sums = torch.zeros(num_classes, dim, dtype=torch.float64)
@@ -162,7 +164,7 @@ def limit_parts(features: Tensor, labels: Tensor, weight: Tensor) -> dict[str, f
 
 
 def resident_mb(field: str) -> float:
-    """VmRSS or VmHWM of this process in MB, where the system tells."""
+    """Return VmRSS or VmHWM of this process in MB, if the system reports them."""
     if not STATUS.exists():
         return float("nan")
     lines = STATUS.read_text().splitlines()
@@ -170,7 +172,7 @@ def resident_mb(field: str) -> float:
 
 
 def forget_peak() -> None:
-    """Let the kernel's record of the peak start anew."""
+    """Reset the kernel's record of the peak memory."""
     reset = Path("/proc/self/clear_refs")
     if reset.exists():
         reset.write_text("5")
@@ -179,7 +181,7 @@ def forget_peak() -> None:
 def run(
     shape: tuple[int, int, int], rounds: int, *, noise: float, beside_peer: bool
 ) -> dict[str, object]:
-    """One shape: take turns, keep the best of each."""
+    """Alternate between the programs for one shape and keep the best time of each."""
     rows, dim, num_classes = shape
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
@@ -229,7 +231,7 @@ def run(
 
 
 def show(result: dict[str, dict[str, float]]) -> None:
-    """One shape as a few lines of a table."""
+    """Print one shape as a few rows of a table."""
     size = " ".join(f"{result[name]:>7}" for name in ("N", "d", "C", "noise"))
     for name, seconds in result["ours_cpu_s"].items():
         beside = ""
@@ -240,7 +242,7 @@ def show(result: dict[str, dict[str, float]]) -> None:
 
 
 def main() -> None:
-    """Each shape in a process of its own, so that its peak memory is its own."""
+    """Run each shape in its own process, so that its peak memory can be measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print a list of results as JSON")
     parser.add_argument("--rounds", type=int, help="rounds per shape, best is kept")

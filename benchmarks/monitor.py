@@ -1,14 +1,15 @@
-"""Overhead of the monitor: the CPU time of a training loop with it, as a percentage of without.
+"""Measure the overhead of the monitor in per cent of a training loop's CPU time.
 
-The thesis's network (6 layers of width 300, batch 128) and a narrow VGG-13 (width 0.125, batch
-50, 32 x 32), on random data, one thread. Economy watches what the classifier reads, full every
-layer, both on the training batches and with a measurement at the end of each epoch. The three
-loops take turns at every step, in rotating order, so that all meet the same moments of a shared
-machine. Each step of the epoch, and its end, counts with its median over the rounds.
+The models are the thesis's network (6 layers of width 300, batch 128) and a narrow VGG-13 (width
+0.125, batch 50, 32 x 32), on random data and one thread. The preset economy observes the input of
+the classifier, full observes every layer; both observe the training batches and measure at the end
+of each epoch. The three loops alternate at every step in rotating order, so that all meet the same
+moments of a shared machine. For each step, and for the end of the epoch, the median over the rounds
+counts.
 
 The byte-pair language model of `examples/` (vocabulary 1,024, 1,024 tokens a batch, AdamW) is
-watched at its last layer in two ways: sampled, as the example does, 256 rows of 5 batches in 20 and
-a measurement of them; and every token of every batch, with a measurement after each 20.
+observed at its last layer in two ways: sampled as in the example (256 rows of 5 batches in 20 and a
+measurement of them), and with every token of every batch and a measurement after each 20 batches.
 
     python benchmarks/monitor.py [--json] [--rounds 15] [--only tokens]
 """
@@ -33,7 +34,7 @@ from nclab.training.models.vgg import VGG13, VGGShape
 
 Ways = dict[str, dict[str, Any] | None]
 WAYS: Ways = {"plain": None, "economy": {"preset": "economy"}, "full": {"preset": "full"}}
-"""How a loop is watched: the options of its monitor, None for not at all."""
+"""Options of the monitor for each way to train; None for training without a monitor."""
 LAST = {"preset": "economy", "labels": "next", "min_count": 2}
 TOKENS: Ways = {
     "plain": None,
@@ -44,7 +45,7 @@ Batches = list[tuple[Tensor, Tensor]]
 
 
 class Case(NamedTuple):
-    """A model and the batches of an epoch."""
+    """Model and batches of an epoch."""
 
     name: str
     model: nn.Module
@@ -53,7 +54,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """The thesis's network, the quick VGG and the language model."""
+    """Return the thesis's network, the small VGG and the language model."""
     torch.manual_seed(0)
     mlp = MLP(Shape(inputs=16, classes=4, layers=6, width=300))
     vectors = [(torch.randn(128, 16), torch.randint(4, (128,))) for _ in range(79)]
@@ -64,7 +65,7 @@ def cases() -> list[Case]:
 
 
 def language_model() -> Case:
-    """The model of the example, on tokens that are as uneven as those of a text."""
+    """Return the model of the example and tokens whose frequencies are as uneven as in a text."""
     file = Path(__file__).parents[1] / "examples" / "language_model_byte_pairs.py"
     model = runpy.run_path(str(file), run_name="example")["LanguageModel"](1024)
     chances = 1 / torch.arange(1, 1025).double()
@@ -73,7 +74,7 @@ def language_model() -> Case:
 
 
 def loss_of(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy, with the labels of next tokens where every token has one."""
+    """Return the cross-entropy; if every token has a label, that of the next tokens."""
     logits = model(inputs)
     if labels.ndim == 2:
         logits, labels = logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
@@ -81,7 +82,7 @@ def loss_of(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def epochs_of(case: Case, way: str) -> Iterator[None]:
-    """Training of a copy of the model, watched or not: a pause after each step and each epoch."""
+    """Train a copy of the model; pause after each step and each epoch."""
     model = deepcopy(case.model)
     optimiser: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     if case.ways is TOKENS:
@@ -99,7 +100,7 @@ def epochs_of(case: Case, way: str) -> Iterator[None]:
 
 
 def run(case: Case, rounds: int) -> dict[str, object]:
-    """Take turns; compare."""
+    """Alternate between the ways to train and compare their times."""
     ways = list(case.ways)
     loops = {way: epochs_of(case, way) for way in ways}
     turns = len(case.loader) + 1
@@ -126,7 +127,7 @@ def run(case: Case, rounds: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """All models, one after the other."""
+    """Run all models, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print a list of results as JSON")
     parser.add_argument("--rounds", type=int, default=15, help="epochs of each loop")

@@ -1,7 +1,8 @@
-"""A monitor over very many events: memory and file handles must not grow with them.
+"""Check that the memory and the open files of a monitor do not grow with the number of events.
 
-A small network is trained with a measurement after every step, written to a run on disk, too. What
-is held after each fifth of the events is printed; the history in memory is full before the first.
+A small network is trained with a measurement after every step, which is also written to a run on
+disk. After each fifth of the events, the memory in use is printed. The history in memory is full
+before the first of these prints.
 
     python benchmarks/monitor_events.py [--events 100000] [--rows 1000]
 """
@@ -21,13 +22,13 @@ from nclab.monitor import RecordSink, event
 
 
 def resident() -> float:
-    """Megabytes of memory of this process."""
+    """Return the memory of this process in megabytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def main() -> None:
-    """Train, and look a few times."""
+    """Train and print the memory in use a few times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--rows", type=int, default=1000, help="rows of history in memory")

@@ -1,11 +1,12 @@
-"""Sums in float64, in float32 with a compensation beside them, and in float32 alone.
+"""Compare sums in float64, in float32 with compensation, and in float32 alone.
 
-What a class sum costs and how far it is off, for float32 features around class means: bytes a
-number of the sum, CPU time a number of the features, largest error over the spread of a class. Each
-does what `statistics/kernel.py` does: a residual about the first row of the class is added to the
-sum of its class. Compensated: the residual with what its rounding lost, added by Knuth's two-sum.
-And the product of residuals, of which the scatter is made, in float64 and as three products of
-float32 halves. Exact sums are by `math.fsum`. One thread; times are the best of several rounds.
+Measures what a class sum costs and how large its error is, for float32 features around class means:
+bytes per number of the sum, CPU time per number of the features, largest error relative to the
+spread of a class. Each variant works like `statistics/kernel.py`: it subtracts the first row of the
+class from a sample and adds the difference to the sum of the class. The compensated variant also
+adds what rounding has lost, by Knuth's two-sum. The product of differences, of which the scatter
+consists, is computed in float64 and as three products of float32 halves. The exact sums are those
+of `math.fsum`. One thread; times are the best of several rounds.
 
     python benchmarks/precision.py [--classes 20000] [--rows 100000] [--dim 768] [--offset 100]
 """
@@ -23,14 +24,14 @@ import torch
 
 ROUNDS = 5
 CHECKED = 50
-"""Classes that are summed exactly."""
+"""Number of classes that are compared with the exact sum."""
 FREEDOMS = {"reassoc", "contract", "nsz", "nnan"}
-"""Of the compiler, where an order of operations need not be kept."""
+"""Freedoms of the compiler where the order of operations does not matter."""
 Array = Any
 
 
 def in_float64(rows: Array, classes: Array, pivots: Array, sums: Array) -> None:
-    """As nclab does it."""
+    """Add in float64, as nclab does."""
     for i in range(rows.shape[0]):
         c = classes[i]
         for k in range(rows.shape[1]):
@@ -38,7 +39,7 @@ def in_float64(rows: Array, classes: Array, pivots: Array, sums: Array) -> None:
 
 
 def compensated(rows: Array, classes: Array, pivots: Array, sums: Array, lost: Array) -> None:
-    """Two float32 numbers a sum: the sum, and what it has lost so far."""
+    """Add two float32 numbers per sum: the sum and what rounding has lost so far."""
     for i in range(rows.shape[0]):
         c = classes[i]
         for k in range(rows.shape[1]):
@@ -54,7 +55,7 @@ def compensated(rows: Array, classes: Array, pivots: Array, sums: Array, lost: A
 
 
 def in_float32(rows: Array, classes: Array, pivots: Array, sums: Array) -> None:
-    """Half the memory, and no promise."""
+    """Add in float32: half the memory and no bound on the error."""
     for i in range(rows.shape[0]):
         c = classes[i]
         for k in range(rows.shape[1]):
@@ -62,7 +63,7 @@ def in_float32(rows: Array, classes: Array, pivots: Array, sums: Array) -> None:
 
 
 def best(work: Callable[[], object]) -> float:
-    """CPU time of the quickest of some calls."""
+    """Return the CPU time of the fastest of several calls."""
     times = []
     for _ in range(ROUNDS):
         started = time.process_time()
@@ -72,7 +73,7 @@ def best(work: Callable[[], object]) -> float:
 
 
 def class_sums(classes: int, rows: int, dim: int, offset: float) -> dict[str, Any]:
-    """The three sums of the same rows."""
+    """Time the three sums of the same rows."""
     generator = np.random.default_rng(0)
     labels = generator.permutation(rows) % classes
     means = offset * generator.standard_normal((classes, dim), dtype=np.float32)
@@ -109,7 +110,7 @@ def class_sums(classes: int, rows: int, dim: int, offset: float) -> dict[str, An
 
 
 def _error(features: Array, labels: Array, pivots: Array, sums: Array) -> float:
-    """Largest error of a class mean, whose spread is 1."""
+    """Return the largest error of a class mean; the spread of a class is 1."""
     worst = 0.0
     for own in range(min(CHECKED, len(sums))):
         rows = features[labels == own].astype(np.float64)
@@ -120,7 +121,7 @@ def _error(features: Array, labels: Array, pivots: Array, sums: Array) -> float:
 
 
 def products(dim: int, rows: int = 4096) -> dict[str, float]:
-    """CPU time of residuals' products: in float64, and of float32 halves."""
+    """Time the products of differences: in float64 and of float32 halves."""
     full = torch.randn(rows, dim, dtype=torch.float64)
     high = full.float()
     low = (full - high.double()).float()
@@ -139,7 +140,7 @@ def products(dim: int, rows: int = 4096) -> dict[str, float]:
 
 
 def main() -> None:
-    """One size."""
+    """Run one size and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--classes", type=int, default=20_000)
     parser.add_argument("--rows", type=int, default=100_000)

@@ -1,10 +1,10 @@
-"""Joining ranks: bytes and messages that torch.distributed was given, beside the cost model.
+"""Count the bytes and messages that joining processes sends, and compare them with the cost model.
 
 python benchmarks/ranks.py [--classes 2000] [--dim 128] [--processes 2,4]
 
-Every line is one call in rank 0. `messages` and `bytes` are counted at the door of
-torch.distributed; `model` is what docs/clusters.md says for these sizes. The exit code is 1 where a
-count is not the model's. CPU seconds are those of rank 0, beside the arithmetic of one `merge`.
+Every line is one call in rank 0. `messages` and `bytes` are counted where nclab calls
+torch.distributed; `model` is the value of docs/clusters.md for these sizes. The exit code is 1 if a
+count differs from the model. The CPU seconds of rank 0 are shown beside those of one `merge`.
 """
 
 import argparse
@@ -23,12 +23,12 @@ import torch.distributed as dist
 from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
 
 ROWS = 4000
-"""Of each rank."""
+"""Rows of each rank."""
 COLLECTIVES = ("all_gather", "all_reduce", "all_to_all_single", "batch_isend_irecv")
 
 
 def sent(name: str, args: tuple[Any, ...]) -> int:
-    """Bytes that a call hands over to go out; of pairs of processes what is sent, not received."""
+    """Return the bytes that a call sends, without those that it receives."""
     if name == "batch_isend_irecv":
         return sum(move.tensor.nbytes for move in args[0] if move.op is dist.isend)
     tensor = args[0] if name == "all_reduce" else args[1]
@@ -37,7 +37,7 @@ def sent(name: str, args: tuple[Any, ...]) -> int:
 
 @contextmanager
 def counted() -> Iterator[list[int]]:
-    """Messages and bytes of all calls within."""
+    """Count messages and bytes of all calls inside the context."""
     seen, before = [0, 0], {name: getattr(dist, name) for name in COLLECTIVES}
 
     def wrapped(name: str) -> Callable[..., Any]:
@@ -58,7 +58,7 @@ def counted() -> Iterator[list[int]]:
 
 
 def work(classes: int, dim: int) -> list[dict[str, Any]]:
-    """Every call with its counts and the model's."""
+    """Run every call and print its counts beside those of the model."""
     rank = dist.get_rank()
     generator = torch.Generator().manual_seed(rank)
     labels = torch.arange(rank, rank + ROWS * max(1, 2 * classes // ROWS)) % classes
@@ -101,7 +101,7 @@ def work(classes: int, dim: int) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Launch the processes, or be one of them."""
+    """Launch the processes, or run as one of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--classes", type=int, default=2000)
     parser.add_argument("--dim", type=int, default=128)

@@ -1,9 +1,9 @@
-"""Records against the bare work: json and a system call to write, one parse to read.
+"""Compare writing and reading records with the bare work: json, one system call, one parse.
 
-One run, one thread. A record is a measurement of six layers with per-class values, about 7 kB.
-Best of several rounds that alternate between both sides; CPU time, but a checkpoint waits for the
-disk and is taken by the clock. Last, a sweep of two small networks: the share of its CPU time that
-goes to checks of lines, files and checkpoints.
+One run, one thread. A record is a measurement of six layers with per-class values, about 7 kB. Best
+of several rounds that alternate between nclab and the bare work. Times are CPU times, except for
+checkpoints, which wait for the disk. At the end, a sweep of two small networks shows the share of
+its CPU time that goes to checksums of lines, files and checkpoints.
 
     python benchmarks/records.py [--json] [--records 10000] [--rounds 5]
 """
@@ -43,7 +43,7 @@ WIDTH = 300
 
 
 def record(step: int) -> dict[str, Any]:
-    """A measurement as the experiments write it."""
+    """Return a measurement as the experiments write it."""
     value = 1 / (step + 3)
     scalars = {f"quantity_{place}": value * place for place in range(SCALARS)}
     layer = {"name": "last", **scalars, "intra_cosine": [value + c for c in range(CLASSES)]}
@@ -58,14 +58,14 @@ def record(step: int) -> dict[str, Any]:
 
 
 def seconds(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
-    """Time of one call."""
+    """Return the time of one call."""
     started = clock()
     work()
     return clock() - started
 
 
 def appending(folder: Path, records: list[dict[str, Any]]) -> tuple[float, float]:
-    """Ours, and json.dumps with a bare system call, both in seconds a record."""
+    """Return the seconds per record of nclab, and of json.dumps with a bare system call."""
 
     shutil.rmtree(folder / "run", ignore_errors=True)
 
@@ -84,7 +84,7 @@ def appending(folder: Path, records: list[dict[str, Any]]) -> tuple[float, float
 
 
 def reading(folder: Path) -> dict[str, float]:
-    """Ways to read the journal, in seconds."""
+    """Return the seconds of each way to read the journal."""
     content = (folder / "journal.jsonl").read_bytes()
     tail = JournalReader(folder)
     tail.poll()
@@ -105,7 +105,7 @@ def reading(folder: Path) -> dict[str, float]:
 
 
 def checkpointing(folder: Path) -> tuple[float, float]:
-    """Ours, and the bare bytes flushed to disk, in seconds; six layers with their momentum."""
+    """Return the seconds of a checkpoint of six layers, and of flushing the same bytes."""
     tensors = {f"layer{place}": torch.randn(WIDTH, WIDTH) for place in range(2 * LAYERS)}
     with open_run(folder / "run", kind="benchmark", config={}) as own:
         own.checkpoint(1, tensors)  # the journal that was just written is flushed here
@@ -124,7 +124,7 @@ SWEEP = "--data teacher --samples 1000 --layers 3 --width 64 --weight-decay 1e-3
 
 
 def sweeping(folder: Path) -> tuple[float, float]:
-    """Seconds of CPU of `nclab sweep` in this process, and of all checks that it writes."""
+    """Return the CPU seconds of `nclab sweep` and of all checksums that it computes."""
     spent = 0.0
 
     def timed(check: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,7 +162,7 @@ CHECKS = (
 
 
 def measure(count: int, rounds: int) -> dict[str, float]:
-    """The best of each over the rounds."""
+    """Return the best of each measurement over the rounds."""
     records = [record(step) for step in range(count)]
     best: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -185,7 +185,7 @@ def measure(count: int, rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the table or the JSON."""
+    """Print a table or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--records", type=int, default=10_000)

@@ -1,14 +1,15 @@
-"""Many classes on one machine: time against the limit, peak memory against the plan, exponents.
+"""Measure many classes on one machine: time and limit, peak memory and plan, exponents.
 
 `--classes 100000 --rows 500000 --dim 768` writes features to shards (float32, class means and noise
-drawn at random), then a process of its own measures them with one thread: every one-pass metric and
+drawn at random). A separate process then measures them with one thread: every one-pass metric and
 the tiled statistics of all pairs of classes, `measure_shards(..., second_pass=False, workers=0)`;
-`--second-pass` for the default call. The limit, in the same process afterwards, is the least that
-any program must do: read the shards once, add their rows to C x d float64 sums once, and one C x C
-Gram matrix of half the pairs in float32 tiles.
+`--second-pass` runs the default call. The limit, measured afterwards in the same process, is the
+least that any program must do: read the shards once, add their rows to C x d float64 sums once, and
+compute one C x C Gram matrix of half the pairs in float32 tiles.
 
-`--exponents` fits how the two parts of a measurement grow: reading with the rows N, all else with
-the classes C and the dimension d, beside what the cost model of docs/scale.md says.
+`--exponents` fits how the two parts of a measurement grow: reading with the number of rows N, all
+else with the number of classes C and the dimension d. The cost model of docs/scale.md is beside
+them.
 
     python benchmarks/scale.py [--classes 20000] [--rows 100000] [--dim 768] [--json]
     python benchmarks/scale.py --exponents [--json]
@@ -34,7 +35,7 @@ from nclab.measurement.gather import gather
 from nclab.measurement.shard_files import find_shards, open_shard
 
 SHARD = 2**13
-"""Rows in a file."""
+"""Rows per file."""
 NOISE = 0.3
 TILE = 512
 STATUS = Path("/proc/self/status")
@@ -46,14 +47,14 @@ FIT_DIM = 256
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU time of one call."""
+    """Return the CPU time of one call."""
     started = time.process_time()
     work()
     return time.process_time() - started
 
 
 def batches(rows: int, classes: int, dim: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Features and labels, a file at a time; every class comes about as often."""
+    """Yield features and labels file by file; all classes are about equally frequent."""
     generator = torch.Generator().manual_seed(0)
     means = torch.randn(classes, dim, generator=generator)
     order = torch.randperm(rows, generator=generator) % classes
@@ -63,14 +64,14 @@ def batches(rows: int, classes: int, dim: int) -> Iterator[tuple[Tensor, Tensor]
 
 
 def peak_gb() -> float:
-    """The most that this process ever had in memory."""
+    """Return the peak memory of this process in GB."""
     lines = STATUS.read_text().splitlines() if STATUS.exists() else []
     found = (int(line.split()[1]) * 1024 / 1e9 for line in lines if line.startswith("VmHWM"))
     return next(found, math.nan)
 
 
 def limit(folder: Path, classes: int, dim: int) -> dict[str, float]:
-    """CPU time of what cannot be left out, each piece at its fastest."""
+    """Return the CPU time of the necessary work, each part at its fastest."""
     sums = torch.zeros(classes, dim, dtype=torch.float64)
     rows = torch.nn.functional.normalize(torch.randn(classes, dim))
     block, tile = torch.randn(256, dim, dtype=torch.float64), torch.empty(TILE, TILE)
@@ -96,7 +97,7 @@ def limit(folder: Path, classes: int, dim: int) -> dict[str, float]:
 
 
 def measured(folder: Path, *, second_pass: bool) -> dict[str, object]:
-    """One measurement in this process: its time, plan and peak, and the limit."""
+    """Measure once in this process; return time, plan, peak memory and limit."""
     torch.set_num_threads(1)
     first = next(iter(find_shards(folder)))
     dim = next(iter(open_shard(first).features())).shape[1]
@@ -129,7 +130,7 @@ def measured(folder: Path, *, second_pass: bool) -> dict[str, object]:
 
 
 def at_size(rows: int, classes: int, dim: int, *, second_pass: bool) -> dict[str, object]:
-    """Write the shards and measure them in a process of its own."""
+    """Write the shards and measure them in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         for number, (features, labels) in enumerate(batches(rows, classes, dim)):
             part = {"features": features, "labels": labels}
@@ -142,7 +143,7 @@ def at_size(rows: int, classes: int, dim: int, *, second_pass: bool) -> dict[str
 
 
 def reading_seconds(rows: int, dim: int, classes: int = 1000) -> float:
-    """CPU time of the class sums of so many rows."""
+    """Return the CPU time of the class sums of this many rows."""
     parts = list(batches(rows, classes, dim))
     moments = nclab.ClassMoments(classes, dim, scatter=True)
 
@@ -154,7 +155,7 @@ def reading_seconds(rows: int, dim: int, classes: int = 1000) -> float:
 
 
 def pair_seconds(classes: int, dim: int) -> float:
-    """CPU time of all metrics, once the class sums are known."""
+    """Return the CPU time of all metrics after the class sums are known."""
     moments = nclab.ClassMoments(classes, dim, scatter=True)
     for part in batches(classes, classes, dim):
         moments.update(*part)
@@ -162,7 +163,7 @@ def pair_seconds(classes: int, dim: int) -> float:
 
 
 def slope(sizes: tuple[int, ...], seconds: list[float]) -> float:
-    """The exponent of a power law, by least squares of the logarithms."""
+    """Return the exponent of a power law, by least squares of the logarithms."""
     x = torch.tensor(sizes).double().log()
     y = torch.tensor(seconds).double().log()
     x, y = x - x.mean(), y - y.mean()
@@ -170,7 +171,7 @@ def slope(sizes: tuple[int, ...], seconds: list[float]) -> float:
 
 
 def exponents() -> dict[str, object]:
-    """Times and fitted exponents of both parts; warmed up, best of two."""
+    """Return times and fitted exponents of both parts, best of two after a warm-up."""
     torch.set_num_threads(1)
     reading_seconds(SHARD, FIT_DIM)
     times = {
@@ -190,7 +191,7 @@ def exponents() -> dict[str, object]:
 
 
 def main() -> None:
-    """One size, or the exponents."""
+    """Measure one size, or fit the exponents."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--classes", type=int, default=20_000)
     parser.add_argument("--rows", type=int, default=100_000)

@@ -1,7 +1,7 @@
-"""The live page under load: many long journals, and how soon a new point is seen.
+"""Measure the live page under load: many long journals, and the delay of a new point.
 
-Run: python benchmarks/serve.py [--runs 50] [--records 10000]
-Needs playwright and a chromium; without them the server alone is timed.
+Run: python benchmarks/serve.py [--runs 50] [--records 10000] Needs playwright and chromium; without
+them, only the server is timed.
 """
 
 import argparse
@@ -23,7 +23,7 @@ METRICS = ("min_intra", "max_inter", "nc1_trace_pinv", "cdnv", "nc3_self_duality
 
 
 def record(step: int, *, padding: int) -> dict[str, Any]:
-    """A measurement of one layer, with as many class cosines as asked for."""
+    """Return a measurement of one layer with this many class cosines."""
     layer = {name: 1 / (step + place + 1) for place, name in enumerate(METRICS)}
     more = {"inter_cosine": [[1 / 3] * padding] * padding} if padding else {}
     train = {"loss": 1 / (step + 1), "accuracy": 0.9}
@@ -37,14 +37,14 @@ def record(step: int, *, padding: int) -> dict[str, Any]:
 
 
 def lines(folder: Path, steps: range, *, padding: int) -> bytes:
-    """Lines for the journal of a run, below its heading, one for each step."""
+    """Return the lines of a run's journal after its header, one for each step."""
     identity = read_manifest(folder).identity
     made = ((step, encode(record(step, padding=padding))[:-1]) for step in steps)
     return b"".join(add_checksum(body, step + 2, identity) for step, body in made)
 
 
 def fill(root: Path, *, runs: int, records: int, padding: int) -> int:
-    """Write the journals; returns their bytes."""
+    """Write the journals; return their total bytes."""
     size = 0
     for number in range(runs):
         folder = root / f"run-{number:02}"
@@ -55,7 +55,7 @@ def fill(root: Path, *, runs: int, records: int, padding: int) -> int:
 
 
 def start(root: Path) -> tuple[subprocess.Popen[str], str]:
-    """A server in a process of its own, and its address."""
+    """Start a server in a separate process; return the process and its address."""
     command = [sys.executable, "-m", "nclab", "serve", str(root), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -64,7 +64,7 @@ def start(root: Path) -> tuple[subprocess.Popen[str], str]:
 
 
 def seconds_until_api(address: str) -> float:
-    """From a first question to all curves, without a browser."""
+    """Return the seconds from the first request to all curves, without a browser."""
     begin = time.perf_counter()
     with urllib.request.urlopen(f"{address}api/curves?metric=min_intra") as answer:
         found = json.load(answer)
@@ -74,7 +74,7 @@ def seconds_until_api(address: str) -> float:
 
 
 def in_browser(address: str, root: Path, *, runs: int, records: int) -> None:
-    """From opening the page to all curves, and from a written point to a drawn one."""
+    """Return the seconds until all curves are drawn, and until a written point is drawn."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -101,13 +101,13 @@ def in_browser(address: str, root: Path, *, runs: int, records: int) -> None:
 
 
 def wait(page: Any, truth: str) -> None:
-    """Wait for an expression; the page's policy forbids playwright's own way."""
+    """Wait until an expression is true; the page's security policy forbids playwright's own way."""
     while not page.evaluate(f"() => Boolean({truth})"):
         page.wait_for_timeout(20)
 
 
 def main() -> None:
-    """Fill a folder, serve it, look at it."""
+    """Fill a folder, serve it and measure it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--records", type=int, default=10_000)

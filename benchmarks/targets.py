@@ -1,4 +1,4 @@
-"""Targets: how near to their proof, how fast, and an attack on every bound for any counts.
+"""Measure the gaps and times of targets, and attack every bound for unequal class counts.
 
 Usage: python benchmarks/targets.py [--vectors 200] [--networks 20000] [--seed 0] [--large]
 """
@@ -28,12 +28,12 @@ from nclab.theory.targets.search import program_of_classes
 FloatArray = NDArray[np.float64]
 ROUNDING = 1e-9
 EACH = 50
-"""Networks that share one setting."""
+"""Number of networks that share one setting."""
 
 
 @dataclass
 class Slacks:
-    """The smallest slack of every bound, relative to what it bounds, and how often it was tried."""
+    """Smallest slack of every bound, relative to the bounded quantity, and the number of checks."""
 
     smallest: dict[str, float] = field(default_factory=dict)
     checks: dict[str, int] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Slacks:
 
     @property
     def violations(self) -> dict[str, float]:
-        """Bounds that were wrong by more than rounding."""
+        """Count the bounds that a network violated by more than rounding."""
         return {name: slack for name, slack in self.smallest.items() if slack < -ROUNDING}
 
 
@@ -60,14 +60,14 @@ class Network:
 
 
 def random_counts(rng: np.random.Generator, largest: int = 50) -> FloatArray:
-    """2 to `largest` classes with ratios up to 1,000, some of them equal."""
+    """Draw counts of 2 to `largest` classes with ratios up to 1,000, some of them equal."""
     C = int(rng.integers(2, largest + 1))
     counts = np.round(10 ** rng.uniform(0, rng.uniform(0.1, 3.0), C))
     return rng.choice(counts, C) if rng.random() < 0.3 else counts
 
 
 def gaps(vectors: int, seed: int) -> Iterator[tuple[int, float, float]]:
-    """Classes, relative gap and CPU seconds of random targets."""
+    """Return the number of classes, relative gap and CPU seconds of random targets."""
     rng = np.random.default_rng(seed)
     for _ in range(vectors):
         counts = random_counts(rng)
@@ -82,7 +82,7 @@ def gaps(vectors: int, seed: int) -> Iterator[tuple[int, float, float]]:
 
 
 def attack(networks: int, seed: int) -> Slacks:
-    """Random and adversarial networks of any counts, bias, smoothed and noisy labels."""
+    """Attack with random and adversarial networks: any counts, bias, smoothed or noisy labels."""
     rng, slacks = np.random.default_rng(seed), Slacks()
     while slacks.networks < networks:
         _attack_setting(rng, slacks)
@@ -172,7 +172,7 @@ def _attack_certificate(
     loss: float,
     within: float,
 ) -> None:
-    """The door itself, as a user comes through it."""
+    """Attack the public function `certify` as a user calls it."""
     alpha = math.sqrt(float((net.features**2).sum(1).mean()))
     beta = float(np.linalg.norm(net.weight)) / math.sqrt(len(counts))
     try:
@@ -193,7 +193,7 @@ def _network(
     logits: list[FloatArray],
     biased: bool,
 ) -> Network:
-    """Noise, an optimum with noise at any scale, or an optimum with one class or sample moved."""
+    """Return noise, an optimum with noise, or an optimum with one class or sample moved."""
     bias = rng.normal(size=C) * 10 ** rng.uniform(-2, 0.5) if biased else np.zeros(C)
     kind = rng.random()
     if kind < 0.25:
@@ -217,7 +217,7 @@ def _network(
 
 
 def main() -> None:
-    """Print what was found."""
+    """Print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vectors", type=int, default=200)
     parser.add_argument("--networks", type=int, default=20_000)

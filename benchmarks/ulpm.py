@@ -1,9 +1,9 @@
-"""The layer-peeled model's methods against plain ways to do the same, in one run on one thread.
+"""Compare the methods of the layer-peeled model with plain implementations, on one thread.
 
-Time per step of descent by the compiled kernel, by numpy and by torch without a graph, beside a
-plain torch autograd loop and a numpy loop of the closed-form gradient that share no code with
-nclab. Then steps and seconds that each method takes to the level plain descent reaches in 100,000
-steps, and the cost as C, N and d grow, beside that of the three matrix products of a step.
+Time per step of descent by the compiled kernel, by numpy and by torch without a graph. Beside them:
+a plain torch autograd loop and a numpy loop of the closed-form gradient, which share no code with
+nclab. Then the steps and seconds that each method needs to reach the loss of plain descent after
+100,000 steps, and the cost as C, N and d grow, beside that of the three matrix products of a step.
 
     python benchmarks/ulpm.py [--json] [--rounds 5] [--quick]
 """
@@ -27,14 +27,14 @@ GROWTH = ((5, 10, 20), (10, 10, 20), (10, 50, 20), (20, 20, 64), (50, 50, 64), (
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU time of one call."""
+    """Return the CPU time of one call."""
     started = time.process_time()
     work()
     return time.process_time() - started
 
 
 def autograd_loop(problem: Problem, start: Array) -> Callable[[int], None]:
-    """What anyone would write first: cross_entropy, backward, subtract."""
+    """Do steps with autograd: cross_entropy, backward, subtract."""
     W, H = (torch.tensor(part, requires_grad=True) for part in problem.split(start))
     labels = torch.from_numpy(problem.labels)
 
@@ -50,7 +50,7 @@ def autograd_loop(problem: Problem, start: Array) -> Callable[[int], None]:
 
 
 def numpy_loop(problem: Problem, start: Array) -> Callable[[int], None]:
-    """The closed-form gradient, softmax minus one-hot, in numpy."""
+    """Do steps in numpy with the closed-form gradient: softmax minus one-hot labels."""
     W, H = (part.copy() for part in problem.split(start))
     onehot = np.eye(problem.num_classes)[problem.labels]
 
@@ -69,7 +69,7 @@ def numpy_loop(problem: Problem, start: Array) -> Callable[[int], None]:
 
 
 def stepping(stepper: Stepper) -> Callable[[int], None]:
-    """Our own steps."""
+    """Return nclab's own steps by backend."""
     share = np.full(stepper.problem.samples, stepper.problem.share)
 
     def steps(count: int) -> None:
@@ -79,7 +79,7 @@ def stepping(stepper: Stepper) -> Callable[[int], None]:
 
 
 def per_step(problem: Problem, rounds: int) -> dict[str, float]:
-    """Microseconds a step, best of rounds that alternate between the methods."""
+    """Return microseconds per step, best of rounds that alternate between the methods."""
     start = problem.initial()
     loops: dict[str, tuple[Callable[[int], None], int]] = {
         "autograd": (autograd_loop(problem, start), 2_000),
@@ -105,7 +105,7 @@ def per_step(problem: Problem, rounds: int) -> dict[str, float]:
 
 
 def to_level(problem: Problem, us_autograd: float) -> dict[str, Any]:
-    """Steps and seconds of each method to what plain descent has after 100,000 steps."""
+    """Return steps and seconds of each method to the state of plain descent after 100,000 steps."""
     works: dict[str, Callable[[], Trajectory]] = {
         "descent": lambda: descend(problem, steps=100_000),
         "normalised": lambda: normalised_descent(problem, steps=20, sample_at=range(20)),
@@ -128,14 +128,14 @@ def to_level(problem: Problem, us_autograd: float) -> dict[str, Any]:
 
 
 def passes(sample: Sample, level: Sample) -> bool:
-    """Whether margin, within-class variation, cosines and self-duality are all as good."""
+    """Return whether margin, within-class variation, cosines and self-duality are all as good."""
     return sample.margin >= level.margin and all(
         getattr(sample, name) <= getattr(level, name) for name in LEVELS
     )
 
 
 def products(problem: Problem) -> Callable[[int], None]:
-    """The three matrix products of a step and nothing else."""
+    """Do the three matrix products of a step and nothing else."""
     W, H = (torch.tensor(part) for part in problem.split(problem.initial()))
     logits = H @ W.T
     gradient = torch.empty_like(W)
@@ -150,7 +150,7 @@ def products(problem: Problem) -> Callable[[int], None]:
 
 
 def growth(sizes: tuple[int, int, int], rounds: int) -> dict[str, Any]:
-    """Time a step as the problem grows, beside its matrix products."""
+    """Return the time per step as the problem grows, beside its matrix products."""
     problem = Problem(*sizes)
     start = problem.initial()
     work = problem.num_classes * problem.samples * problem.dim
@@ -177,7 +177,7 @@ def growth(sizes: tuple[int, int, int], rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Everything on one thread, in this process."""
+    """Run everything on one thread in this process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--rounds", type=int, default=5, help="rounds, best is kept")

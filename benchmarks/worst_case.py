@@ -1,6 +1,6 @@
-"""How sharp the intra guarantee is: the true worst case beside it, with the times of the search.
+"""Compare the intra guarantee with the true worst case, and time both searches.
 
-One run, one thread. Also the worst inter, over the square root of the excess.
+One run, one thread. Also compares the worst inter-class cosine, over the square root of the excess.
 
     python benchmarks/worst_case.py [--json] [--starts 6]
 """
@@ -22,11 +22,11 @@ CASES = (
     *((4, 3.0, share * g(3.0, 4)) for share in (1e-4, 1e-3, 1e-2, 1e-1)),
     *((10, 5.0, excess) for excess in (1e-5, 1e-4, 1e-3)),
 )
-"""Classes, product of the norms, excess loss."""
+"""Number of classes, product of the norms, excess loss."""
 
 
 def run(case: tuple[int, float, float], starts: int) -> dict[str, object]:
-    """One case: both searches and the bound."""
+    """Run both searches and the bound for one case."""
     num_classes, product, excess = case
     lowest = g(product, num_classes)
     began = time.perf_counter()
@@ -57,7 +57,7 @@ def run(case: tuple[int, float, float], starts: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """All cases, as a table or as JSON."""
+    """Run all cases and print a table or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print a list of results as JSON")
     parser.add_argument("--starts", type=int, default=6, help="starts per search")
