@@ -313,7 +313,7 @@ def _scaled(
 ) -> Network:
     balance = math.exp(rng.normal())
     alpha, beta = math.sqrt(product) * balance, math.sqrt(product) / balance
-    if rng.random() < 0.3:  # the balance that the regularised optimum has
+    if rng.random() < 0.3:  # the balance at the regularised optimum
         alpha, beta = (
             math.sqrt(product) * len(weight) ** 0.25,
             math.sqrt(product) / len(weight) ** 0.25,

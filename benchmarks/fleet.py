@@ -148,7 +148,7 @@ def compare(
 ) -> dict[str, Any]:
     """Return milliseconds per step and network of each loop, ratios, share of the peak."""
     inputs, labels = samples()
-    # Small steps where every weight takes one of full size, so that the numbers stay usual.
+    # The sign of the momentum moves every weight by a full step, so the rate is small.
     small: dict[str, Any] = {"rate": 1e-3} if other.get("optimizer", "sgd")[:3] != "sgd" else {}
     recipe = Recipe(batch=BATCH, **small, **other)
     members = [Member(norm, 1e-3, seed) for seed in range(MEMBERS)]

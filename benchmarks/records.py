@@ -108,7 +108,7 @@ def checkpointing(folder: Path) -> tuple[float, float]:
     """Return the seconds of a checkpoint of six layers, and of flushing the same bytes."""
     tensors = {f"layer{place}": torch.randn(WIDTH, WIDTH) for place in range(2 * LAYERS)}
     with open_run(folder / "run", kind="benchmark", config={}) as own:
-        own.checkpoint(1, tensors)  # the journal that was just written is flushed here
+        own.checkpoint(1, tensors)  # also flushes the journal
         ours = seconds(lambda: own.checkpoint(2, tensors), time.perf_counter)
 
     def bare() -> None:
@@ -178,7 +178,7 @@ def measure(count: int, rounds: int) -> dict[str, float]:
                 "bare_checkpoint": flushed,
             }
             best = {key: min(value, best.get(key, value)) for key, value in found.items()}
-        sweeping(folder / "first")  # compiles what it needs
+        sweeping(folder / "first")  # compiles the kernels
         best["sweep"], best["checks"] = sweeping(folder / "sweep")
         best["megabytes"] = (folder / "run" / "journal.jsonl").stat().st_size / 1e6
     return best

@@ -102,7 +102,7 @@ def measured(folder: Path, *, second_pass: bool) -> dict[str, object]:
     first = next(iter(find_shards(folder)))
     dim = next(iter(open_shard(first).features())).shape[1]
     warm, own = torch.randn(600, 512), torch.arange(600) % 3
-    nclab.measure_features(warm, own)  # compiles and loads what is loaded late
+    nclab.measure_features(warm, own)  # compile and import before timing
     before = peak_gb()
     started = time.process_time()
     with warnings.catch_warnings(record=True) as said:

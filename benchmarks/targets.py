@@ -96,7 +96,7 @@ def _attack_setting(rng: np.random.Generator, slacks: Slacks) -> None:
     n, d = len(labels), int(rng.integers(1, C + 3))
     smoothing = float(rng.choice([0.0, 0.0, rng.uniform(0.01, 0.5)]))
     T = (1 - smoothing) * np.eye(C) + smoothing / C
-    if rng.random() < 0.2:  # noise of known kind: targets of a class are not its own label only
+    if rng.random() < 0.2:  # label noise: soft targets of a class
         T = 0.7 * T + 0.3 * rng.dirichlet(np.ones(C), C).T
     biased = bool(rng.random() < 0.4)
     soft = None if np.array_equal(T, np.eye(C)) else T

@@ -1,4 +1,4 @@
-"""What the loss of a network guarantees about its features, beside what is measured."""
+"""Compute what a network's loss guarantees about its features, and compare with measurements."""
 
 import torch
 
@@ -10,7 +10,7 @@ certificate = nclab.certify(num_classes=10, alpha=2.2, beta=2.3, loss=0.0321)
 print("intra-class cosine of every class at least", certificate.intra_lower.value)
 print("inter-class cosine of every pair at most", certificate.inter_upper.value)
 
-# Of a measured layer: a bound for every single class, from its own loss.
+# For a measured layer: a bound for every class from the loss of this class.
 generator = torch.Generator().manual_seed(0)
 etf = nclab.metrics.simplex_etf(4, 8)
 labels = torch.arange(400) % 4
@@ -21,6 +21,6 @@ assert promised is not None
 for number, (least, found) in enumerate(zip(promised, collapse.intra_cosine, strict=True)):
     print(f"class {number}: guaranteed {least:.5f}, measured {float(found):.5f}")
 
-# The norms that weight decay leads to.
+# The norms to which weight decay leads.
 optimum = regularised_optimum(num_classes=10, weight_decay=5e-4)
 print(f"at the optimum alpha = {optimum.alpha:.3f}, beta = {optimum.beta:.3f}")

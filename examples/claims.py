@@ -1,4 +1,4 @@
-"""Ask the claims ledger about single statements, and feed a judge numbers of one's own."""
+"""Query the claims ledger, and judge numbers of your own."""
 
 from nclab.claims.ledger import find, judge_all
 
@@ -9,7 +9,7 @@ for row in judge_all(ids=["pan2023/lemma-2.4", "ji2022/eq-9"]):
 print(lemma.text)
 print(lemma.check().evidence)
 
-# The verdict is the judge's, from numbers: with a failure of the repaired form it is another.
+# The judge decides from numbers: if the corrected form fails, the verdict changes.
 assert lemma.gather is not None
 numbers = dict(lemma.gather("quick"))
 numbers["repaired"] = {**numbers["repaired"], "violated": 1}

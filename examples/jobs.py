@@ -1,10 +1,10 @@
-"""Independent jobs on every core; one that fails stops no other."""
+"""Run independent jobs on every core; a failing job does not stop the others."""
 
 from nclab.engine import Job, ReportStep, run_jobs
 
 
 def slope(report: ReportStep, power: int) -> float:
-    """The slope of x**power at 1, by halving a difference."""
+    """Return the slope of x**power at 1 from a symmetric difference."""
     width = 1.0
     for step in range(20):
         width /= 2

@@ -1,8 +1,8 @@
-"""Next tokens of a small byte-pair language model: measured, and watched while it learns.
+"""Measure and monitor a small byte-pair language model that predicts next tokens.
 
-The text is what the machine has: its licences, or the pages of this repository. The classes are the
-tokens of the vocabulary, most of them rare. A length of the training may be given: 600 steps take
-a minute.
+The text consists of the licences on this machine, or of the pages of this repository. The classes
+are the tokens of the vocabulary, most of them rare. The number of training steps is an optional
+argument; 600 steps take a minute.
 """
 
 import re
@@ -26,7 +26,7 @@ Pair = tuple[int, int]
 
 
 def text() -> str:
-    """Licences of the system; where there are none, our own pages."""
+    """Return the licences of the system, otherwise the pages of this repository."""
     here = Path(__file__).resolve().parent.parent
     files = sorted(Path("/usr/share/common-licenses").glob("*[0-9]"))
     files = files or [here / "LICENSE", *sorted((here / "docs").glob("*.md"))]
@@ -34,7 +34,7 @@ def text() -> str:
 
 
 def learn_pairs(words: Counter[str], vocabulary: int) -> dict[Pair, int]:
-    """Byte-pair encoding: the most frequent pair of neighbours becomes a token, again and again."""
+    """Learn a byte-pair encoding: repeatedly make the most frequent pair a token."""
     parts = {word: list(word.encode()) for word in words}
     pairs: dict[Pair, int] = {}
     for token in range(256, vocabulary):
@@ -53,7 +53,7 @@ def learn_pairs(words: Counter[str], vocabulary: int) -> dict[Pair, int]:
 
 
 def join(tokens: list[int], pair: Pair, token: int) -> list[int]:
-    """Put a token where its pair stands."""
+    """Replace every occurrence of a pair by its token."""
     joined: list[int] = []
     for one in tokens:
         if joined and (joined[-1], one) == pair:
@@ -64,7 +64,7 @@ def join(tokens: list[int], pair: Pair, token: int) -> list[int]:
 
 
 def encode(string: str, pairs: dict[Pair, int]) -> list[int]:
-    """The tokens of a string, word by word."""
+    """Return the tokens of a string, word by word."""
     known: dict[str, list[int]] = {}
     for word in set(split(string)):
         own = list(word.encode())
@@ -76,12 +76,12 @@ def encode(string: str, pairs: dict[Pair, int]) -> list[int]:
 
 
 def split(string: str) -> list[str]:
-    """Words with the blank before them; what lies between two words."""
+    """Split a text into words with the preceding blank, and the characters between words."""
     return re.findall(r" ?\w+|[^\w]+?(?= ?\w|$)|\s", string)
 
 
 class Block(nn.Module):
-    """Attention to what came before, then a layer for every token."""
+    """Attention to earlier tokens, then a layer for every token."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Block(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """A small transformer whose classifier is its embedding."""
+    """Small transformer whose classifier is its embedding matrix."""
 
     def __init__(self, vocabulary: int, width: int = 128, depth: int = 2) -> None:
         super().__init__()
@@ -118,13 +118,13 @@ class LanguageModel(nn.Module):
 
 
 def batches(tokens: Tensor, size: int = 16) -> list[Tensor]:
-    """(size, LENGTH) tokens, and nothing else: the labels are the next ones."""
+    """Yield token arrays of shape (size, LENGTH) without labels: the labels are the next tokens."""
     rows = tokens[: len(tokens) // LENGTH * LENGTH].view(-1, LENGTH)
     return list(rows[torch.randperm(len(rows))].split(size))
 
 
 def main(steps: int) -> None:
-    """Train, watch, measure."""
+    """Train the model with a monitor, then measure it."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     string = text()[:60_000]
@@ -154,7 +154,7 @@ def main(steps: int) -> None:
                 loss.backward()
                 optimiser.step()
                 if monitor.steps + 1 >= steps:
-                    monitor.step()  # who leaves the loop early says that the batch is done
+                    monitor.step()  # needed because `break` leaves the loop before the batch ends
                     break
         report = monitor.measure(loader)  # exact, of all tokens
     for row in monitor.history.rows:

@@ -1,8 +1,8 @@
-"""Next characters of a small recurrent model: plain (x, y) batches, measured and watched.
+"""Measure and monitor a small recurrent model that predicts next characters, with (x, y) batches.
 
-The text is what the machine has: its licences, or the pages of this repository. Labels are shifted
-by the loop itself, as many do, so nothing needs saying; sequences of different length are padded.
-Epochs of the training may be given.
+The text consists of the licences on this machine, or of the pages of this repository. The loop
+itself shifts the labels, as many loops do, so that nclab needs no option for it. Sequences of
+different length are padded. The number of epochs is an optional argument.
 """
 
 import sys
@@ -19,11 +19,11 @@ from nclab.monitor import RecordSink
 from nclab.report.site import write_report
 
 PAD = -1
-"""The label of what is no character."""
+"""Label of padding."""
 
 
 def text() -> str:
-    """Licences of the system; where there are none, our own pages."""
+    """Return the licences of the system, otherwise the pages of this repository."""
     here = Path(__file__).resolve().parent.parent
     files = sorted(Path("/usr/share/common-licenses").glob("*[0-9]"))
     files = files or [here / "LICENSE", *sorted((here / "docs").glob("*.md"))]
@@ -31,7 +31,7 @@ def text() -> str:
 
 
 class CharacterModel(nn.Module):
-    """An embedding, a recurrent layer, a classifier."""
+    """Embedding, recurrent layer and classifier."""
 
     def __init__(self, characters: int, width: int = 96) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class CharacterModel(nn.Module):
 
 
 def batches(string: str, known: str, size: int = 32) -> list[tuple[Tensor, Tensor]]:
-    """Lines of a text: all characters but the last, and all but the first."""
+    """Yield lines of a text: all characters but the last, and all but the first."""
     number = {character: place for place, character in enumerate(known)}
     lines = [torch.tensor([number[one] for one in line]) for line in string.split("\n")]
     lines = [line for line in lines if len(line) > 2]
@@ -58,7 +58,7 @@ def batches(string: str, known: str, size: int = 32) -> list[tuple[Tensor, Tenso
 
 
 def main(epochs: int) -> None:
-    """Train, watch, measure."""
+    """Train the model with a monitor, then measure it."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     string = text()[:50_000]

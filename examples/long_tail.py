@@ -1,4 +1,4 @@
-"""A small residual network on long-tailed FashionMNIST: error bars, a verdict, test beside train.
+"""Measure a small residual network on long-tailed FashionMNIST, with error bars and test data.
 
 python examples/long_tail.py [--largest 300] [--epochs 3] [--out long_tail.html]
 """
@@ -28,11 +28,11 @@ NAMES = [
     "boot",
 ]
 RATIO = 20
-"""The largest class has so many times the images of the smallest."""
+"""Ratio of the largest to the smallest number of images per class."""
 
 
 class Residual(nn.Module):
-    """Two convolutions beside what they change."""
+    """Residual block with two convolutions."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -45,12 +45,12 @@ class Residual(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """What comes in, and what the body adds."""
+        """Return the input plus the output of the convolutions."""
         return torch.relu(x + self.body(x))
 
 
 def network(width: int = 16) -> nn.Module:
-    """Two stages, mean over positions, a linear classifier."""
+    """Return a network with two stages, a mean over positions and a linear classifier."""
     return nn.Sequential(
         nn.Conv2d(1, width, 3, stride=2, padding=1),
         nn.ReLU(),
@@ -65,7 +65,7 @@ def network(width: int = 16) -> nn.Module:
 
 
 def images(part: str, counts: list[int]) -> TensorDataset:
-    """The first so many images of each class."""
+    """Return the first images of each class, as many as the class should have."""
     found = fashion_mnist.load(part=part, fetch=False)
     rows = [(found.labels == c).nonzero().flatten()[:count] for c, count in enumerate(counts)]
     chosen = torch.cat(rows)
@@ -76,7 +76,7 @@ def images(part: str, counts: list[int]) -> TensorDataset:
 
 
 def main() -> None:
-    """Train, measure, write a page."""
+    """Train, measure and write a page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--largest", type=int, default=300, help="images of the first class")
     parser.add_argument("--epochs", type=int, default=3)

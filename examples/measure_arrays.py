@@ -17,7 +17,7 @@ print(collapse)
 print("closest classes:", collapse.max_inter_pair)
 print("least alike class:", int(collapse.intra_cosine.argmin()))
 
-# How sure, and compared with what: ± 95 %, the same with shuffled labels, and the dearer metrics.
+# 95 % intervals, shuffled labels as a baseline, and the more expensive metrics.
 careful = nclab.measure_features(
     features, labels, weight=means, intervals=True, shuffled_labels=True, metrics="all"
 )
@@ -36,7 +36,7 @@ assert streamed.cdnv is not None
 assert collapse.cdnv is not None
 print("relative difference of the stream:", abs(streamed.cdnv / collapse.cdnv - 1))
 
-# Bad input is one clear line.
+# Bad input raises an error of one line.
 try:
     nclab.measure_features(features, labels + 1, num_classes=10)
 except nclab.NclabError as error:

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import nclab
 
 torch.manual_seed(0)
-torch.set_num_threads(1)  # small matrices: more threads would only wait
+torch.set_num_threads(1)  # small matrices do not profit from threads
 inputs = torch.randn(1500, 20)
 labels = (inputs[:, :3] > 0).long() @ torch.tensor([1, 2, 4])  # eight cones
 loader = DataLoader(TensorDataset(inputs, labels), batch_size=100, shuffle=True)

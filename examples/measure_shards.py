@@ -1,4 +1,4 @@
-"""Features in many files, measured as if they were one array."""
+"""Measure features in many files as if they were one array."""
 
 import tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ CLASSES, DIM = 5, 16
 
 
 def main() -> None:
-    """Write eight shards, measure them on the cores of this machine."""
+    """Write eight shards and measure them on all cores of this machine."""
     generator = torch.Generator().manual_seed(0)
     means = 3 * torch.randn(CLASSES, DIM, generator=generator)
     with tempfile.TemporaryDirectory() as folder:

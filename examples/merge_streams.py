@@ -1,4 +1,4 @@
-"""Two workers read different halves; their moments merge to those of the whole."""
+"""Accumulate two halves of the data separately and merge their class moments."""
 
 import tempfile
 from pathlib import Path
@@ -33,7 +33,7 @@ print("merged:   ", together)
 print("one shot: ", metrics.nc1_trace_pinv(whole))
 assert abs(together / metrics.nc1_trace_pinv(whole) - 1) < 1e-10
 
-# A second pass and the loss side are streams of their own.
+# The second pass and the losses have their own streams.
 second_pass = nclab.SecondPass(whole)
 second_pass.update(features, labels)
 print("nearest class centre is right:", metrics.nc4_ncc_accuracy(second_pass))

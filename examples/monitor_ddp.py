@@ -1,6 +1,6 @@
-"""Watch distributed training: each process sees its part, the numbers are those of the whole.
+"""Monitor distributed training: each process reads its part, and the numbers are those of all data.
 
-Run it as it is, and it starts two processes on this machine; or `torchrun --nproc-per-node 2`.
+The script starts two processes on this machine; `torchrun --nproc-per-node 2` works as well.
 """
 
 import os
@@ -17,7 +17,7 @@ import nclab
 
 
 def main() -> None:
-    """What every process runs, with the process group ready."""
+    """Train and monitor in one process of the group."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     inputs = torch.randn(1200, 10)
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def start(rank: int, meeting: str) -> None:
-    """One of the two processes that this file starts by itself."""
+    """Start one of the two processes."""
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     main()
     dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Watch collapse in a Lightning trainer: one callback."""
+"""Monitor collapse in a Lightning trainer with one callback."""
 
 import logging
 import warnings
@@ -22,7 +22,7 @@ loader = DataLoader(TensorDataset(inputs, labels), batch_size=100, shuffle=True)
 
 
 class Classifier(pl.LightningModule):
-    """As in any other training."""
+    """Ordinary Lightning module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ collapse = CollapseCallback(every=5)  # the line to add
 trainer = pl.Trainer(
     max_epochs=20,
     accelerator="cpu",
-    callbacks=[collapse],  # and its place
+    callbacks=[collapse],  # where to add it
     logger=False,
     enable_checkpointing=False,
     enable_progress_bar=False,

@@ -1,4 +1,4 @@
-"""Watch every layer's collapse in a plain PyTorch loop: one object, one changed line."""
+"""Monitor every layer in a plain PyTorch loop: one object and one changed line."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import nclab
 
 torch.manual_seed(0)
-torch.set_num_threads(1)  # small matrices: more threads would only wait
+torch.set_num_threads(1)  # small matrices do not profit from threads
 labels = torch.arange(1500) % 4
 inputs = torch.randn(4, 20)[labels] + 0.7 * torch.randn(1500, 20)  # four clouds
 loader = DataLoader(TensorDataset(inputs, labels), batch_size=100, shuffle=True)

@@ -1,4 +1,4 @@
-"""Send every measurement to TensorBoard, and read it back. W&B and MLflow go the same way."""
+"""Log every measurement to TensorBoard and read it back. W&B and MLflow work in the same way."""
 
 import tempfile
 

@@ -1,4 +1,4 @@
-"""Watch collapse in a Hugging Face Trainer: one callback. The model is tiny and random."""
+"""Monitor collapse in a Hugging Face Trainer with one callback. The model is tiny and random."""
 
 import os
 import tempfile
@@ -24,7 +24,7 @@ CLASSES = 3
 
 
 def sentence(number: int) -> dict[str, torch.Tensor]:
-    """Random words; the first tells the class."""
+    """Return random words; the first word determines the class."""
     words = torch.randint(10, 50, (8,))
     words[0] = 2 + number % CLASSES
     return {"input_ids": words, "labels": torch.tensor(number % CLASSES)}
@@ -53,7 +53,7 @@ with tempfile.TemporaryDirectory() as folder:
             disable_tqdm=True,
         ),
         train_dataset=[sentence(number) for number in range(96)],
-        callbacks=[collapse],  # and its place
+        callbacks=[collapse],  # where to add it
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()

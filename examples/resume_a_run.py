@@ -1,4 +1,4 @@
-"""A training run on disk: stopped half-way, resumed, and the same as one that never stopped."""
+"""Stop a recorded training run halfway and resume it with the same result."""
 
 import tempfile
 from pathlib import Path
@@ -9,7 +9,7 @@ from nclab.records import open_run, read_run
 
 
 def train(folder: Path, *, stop_at: int | None = None) -> None:
-    """Fifty steps of gradient descent with noise; a checkpoint every ten."""
+    """Do fifty noisy gradient steps with a checkpoint every ten steps."""
     with open_run(folder, kind="example", config={"rate": 0.1, "steps": 50}, seed=0) as run:
         generator = torch.Generator().manual_seed(0)
         weight, first = torch.ones(3), 1

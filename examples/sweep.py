@@ -1,4 +1,4 @@
-"""A small sweep: affine batch norm collapses more with more weight decay."""
+"""Train a small sweep: with affine batch norm, more weight decay gives more collapse."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Two optimisers at two widths with three seeds each: planned, trained, as one table."""
+"""Train two optimisers at two widths with three seeds each, and return one table."""
 
 import tempfile
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""A sweep on a Ray cluster: the one of RAY_ADDRESS, or that runs here, else this machine alone.
+"""Run a sweep on the Ray cluster of RAY_ADDRESS, on a running cluster, or on this machine.
 
-The machines must share the folder; the runs are the same as without Ray, byte for byte.
+The machines must share the folder. The runs are byte for byte the same as without Ray.
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""A long-tailed network against its own optimum, and what its loss guarantees."""
+"""Compare a long-tailed network with its own optimum and with what its loss guarantees."""
 
 import torch
 

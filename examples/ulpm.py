@@ -1,4 +1,4 @@
-"""The layer-peeled model in four calls: descent, its shortcut, the flow, and a certificate."""
+"""Use the layer-peeled model in four calls: descent, accelerated descent, flow and certificate."""
 
 from nclab import ulpm
 

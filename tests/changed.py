@@ -1,4 +1,4 @@
-"""Runs the tests of what changed since `main`, or the core of them, for 45 seconds.
+"""Run the tests of files that changed since `main`, otherwise the core tests, for 45 seconds.
 
 python -m tests.changed [OPTIONS OF PYTEST]
 """
@@ -15,24 +15,24 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ALWAYS = ("tests/test_imports.py",)
 CORE = (
-    *(f"tests/{room}" for room in ("statistics", "metrics", "features", "measurement", "models")),
-    *(f"tests/{room}" for room in ("data", "figures")),
+    *(f"tests/{package}" for package in ("statistics", "metrics", "features", "measurement")),
+    *(f"tests/{package}" for package in ("training/data", "training/models", "figures")),
     "tests/cli/test_measure.py",
     "tests/records/test_run.py",
 )
-"""Fast, and where most mistakes show."""
+"""Fast tests that find most mistakes."""
 SECONDS = 45.0
-"""So long tests begin."""
+"""Time after which no further test starts."""
 
 
 def changed() -> list[str]:
-    """Files that differ from `main` or, there, from the last commit; new ones too."""
+    """Return new files and those that differ from `main`, or on `main` from the last commit."""
     base = _git("merge-base", "HEAD", "main") or ["HEAD"]
     return _git("diff", "--name-only", *base) + _git("ls-files", "--others", "--exclude-standard")
 
 
 def chosen_for(files: Iterable[str]) -> list[str]:
-    """What to hand to pytest: mirrors and doctests of sources, tests themselves; else the core.
+    """Return the arguments for pytest: doctests and tests of the files, otherwise the core tests.
 
     >>> chosen_for(["src/nclab/text.py", "docs/sweep.md"])
     ['tests/test_imports.py', 'src/nclab/text.py', 'tests/test_text.py', 'tests/test_docs.py']
@@ -43,17 +43,18 @@ def chosen_for(files: Iterable[str]) -> list[str]:
 
 def _of(file: Path) -> Iterator[str]:
     match file.parts:
-        case ("src", "nclab", *folders, _):
+        case ("src", package, *folders, _):
             if file.suffix == ".py" and (ROOT / file).exists():
-                yield str(file)  # its doctests
-            test = Path("tests", *folders, f"test_{file.stem}.py")
+                yield str(file)  # for its doctests
+            mirror = folders if package == "nclab" else [package, *folders]
+            test = Path("tests", *mirror, f"test_{file.stem}.py")
         case ("docs" | "examples", *_) | (_,) if file.suffix in (".md", ".py"):
             test = Path("tests", "test_docs.py")
         case _:
             test = file
     if test.name.startswith("test_") and (ROOT / test).exists():
         yield str(test)
-    else:  # a helper, or many tests: those of its folder
+    else:  # a helper or a file without a test of its own: the tests of its folder
         with_tests = (up for up in test.parents if any((ROOT / up).glob("test_*.py")))
         folder = str(next(with_tests, "tests"))
         yield from CORE if folder == "tests" else (folder,)
@@ -61,12 +62,12 @@ def _of(file: Path) -> Iterator[str]:
 
 @cache
 def deadline() -> float:
-    """Of this process; its clock starts with its first test."""
+    """Return the time after which no test starts; the clock starts with the first test."""
     return time.monotonic() + SECONDS
 
 
 def pytest_runtest_setup() -> None:
-    """Skips what would begin too late; this file is a plugin of the run that it starts."""
+    """Skip tests that would start too late. pytest loads this file as a plugin."""
     if time.monotonic() > deadline():
         pytest.skip("no time is left: `make test` runs it")
 

@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread, so that sums are reproducible and machines stay usable."""
+"""Set up all tests: one thread per process, fixtures for clusters, groups of tests."""
 
 import os
 import shutil
@@ -16,8 +16,8 @@ from nclab.engine import local
 from tests import forked
 
 torch.set_num_threads(1)
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that start from here
-# Ray reads these when it is imported; without a token it would write one into the home folder.
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for child processes
+# Ray reads these when it is imported; without a token it writes one into the home folder.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_AUTH_TOKEN", uuid4().hex)
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")  # as nclab.engine.ray does
@@ -33,11 +33,11 @@ PROCESSES = (
     "test_docs_site.py",
     "[sweep_ray]",
 )
-"""Tests with a cluster, a browser or programs to kill: they never run beside each other."""
+"""Tests that start a cluster, a browser or programs to kill. They never run at the same time."""
 
 
 def group_of(nodeid: str) -> str:
-    """What one process runs whole, since its tests share fixtures or disturb each other.
+    """Return the group of a test; one process runs all tests of a group.
 
     >>> group_of("tests/engine/test_ray.py::test_bad_numbers_are_refused")
     'processes'
@@ -49,7 +49,7 @@ def group_of(nodeid: str) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hands out groups; `--dist loadgroup` would lose them: pytest 9.2 hides marks from it."""
+    """Distribute groups to processes; pytest 9.2 hides the marks of `--dist loadgroup`."""
     from xdist.scheduler import LoadScopeScheduling
 
     scheduling = LoadScopeScheduling(config, log)
@@ -59,9 +59,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def ray_head() -> Iterator[tuple[Any, dict[str, str]]]:
-    """A Ray cluster of two cores, and what the environment must say to use it."""
+    """Start a Ray cluster with two cores; yield it with the environment variables that it needs."""
     cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="nc", dir="/tmp"))  # short, as the names of sockets are
+    folder = Path(tempfile.mkdtemp(prefix="nc", dir="/tmp"))  # short: names of sockets are limited
     paths = (Path(nclab.__file__).parents[1], Path(__file__).parents[1])
     environment = {
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
@@ -86,13 +86,13 @@ def ray_head() -> Iterator[tuple[Any, dict[str, str]]]:
 
 @pytest.fixture
 def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers of the local engine need not import torch; `tests/engine` has those that do."""
+    """Fork the workers of the local engine, so that they do not import torch again."""
     monkeypatch.setattr(local, "get_context", lambda _: forked.context())
 
 
 @pytest.fixture
 def ray_cluster(ray_head: tuple[Any, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The cluster that RAY_ADDRESS names."""
+    """Set RAY_ADDRESS to the test cluster and return the cluster."""
     cluster, environment = ray_head
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""Docstrings follow their grammar, every public function has an example, docs are fresh."""
+"""Docstrings follow their grammar, public functions have examples, generated pages are fresh."""
 
 import ast
 import inspect
@@ -20,17 +20,17 @@ ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 EXTRAS = "lightning|transformers|accelerate|torchmetrics|tensorboard|ray"
-"""Packages that an example may show and a machine may lack."""
+"""Packages that an example may import although a machine may not have them."""
 FEWER = {
     "language_model_byte_pairs": (20,),
     "language_model_characters": (1,),
     "long_tail": ("--epochs", 1),
 }
-"""Arguments of examples that would train for longer than it takes to see them work."""
+"""Arguments that shorten the training of examples."""
 
 
 def functions(file: Path) -> list[ast.FunctionDef]:
-    """Top-level functions of a file."""
+    """Return the top-level functions of a file."""
     return [node for node in ast.parse(file.read_text()).body if isinstance(node, ast.FunctionDef)]
 
 
@@ -50,7 +50,7 @@ def test_every_public_name_has_a_doctest_or_an_example() -> None:
     shown = "\n".join(file.read_text() for file in EXAMPLES)
     for name in nclab.__all__:
         if name.endswith(("Error", "Warning")) or inspect.ismodule(getattr(nclab, name)):
-            continue  # errors are shown in the doctest of their base class, rooms in their own
+            continue  # errors appear in the doctest of their base class, packages in their own
         doc = getattr(nclab, name).__doc__ or ""
         assert ">>>" in doc or re.search(rf"\b{name}\b", shown), name
 
@@ -78,7 +78,7 @@ def test_formulas_page_is_fresh() -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)
 def test_examples_run(example: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     if example.stem.endswith("_ray"):
-        request.getfixturevalue("ray_cluster")  # else it would start one of its own
+        request.getfixturevalue("ray_cluster")  # otherwise it starts its own cluster
     done = Program(example, *FEWER.get(example.stem, ()), folder=tmp_path).wait()
     missing = re.search(rf"No module named '({EXTRAS})\b", done.stderr)
     if missing:
@@ -158,7 +158,7 @@ def test_the_history_of_judgements_ends_with_the_verdicts_of_the_ledger() -> Non
 
 
 def _claim_of(name: str) -> str:
-    """3.1 only affine -> pan2023/sec-3.1-only-affine."""
+    """Return the id of a claim from its title: "3.1 only affine" is pan2023/sec-3.1-only-affine."""
     if name.startswith("Conjecture "):
         return f"pan2023/{name.lower().replace(' ', '-')}"
     return f"pan2023/sec-{name.replace('difference', 'gap').replace(' ', '-')}"

@@ -1,10 +1,10 @@
-"""Every block of code in README and docs runs, but those that say visibly why not.
+"""Every code block in README and docs runs, except those whose title gives a reason.
 
-A page's Python blocks run in order, in one namespace and one folder, with the names and files of
-`world` that the pages take for granted; commands of `sh` blocks run the same way, a line that many
-pages show only once. A block with `title="Not run by the tests: …"` is only compiled, and the
-options of its commands are checked; so are extras of `pip` and targets of `make`, which are never
-run. Notebooks have their own test, docstrings are doctests.
+The Python blocks of a page run in order, in one namespace and one folder. `names` and `world`
+define the variables and files that the pages assume. Commands in `sh` blocks run in the same way; a
+command that appears on several pages runs once. A block with `title="Not run by the tests: …"` is
+compiled, and the options of its commands are checked. Extras of `pip` and targets of `make` are
+checked and never run. Notebooks have a test of their own, and docstrings are doctests.
 """
 
 import ast
@@ -39,11 +39,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "CON
 FENCE = re.compile(r"^( *)```(\w*)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r'title="Not run by the tests: [^"]{8,}"')
 DATA = {"text", "toml", "json", "csv"}
-"""Blocks of these languages are no code."""
+"""Languages of blocks that contain no code."""
 
 
 class Block(NamedTuple):
-    """A block of code on a page."""
+    """Code block of a page."""
 
     page: Path
     language: str
@@ -52,7 +52,7 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path) -> list[Block]:
-    """All of a page, in order."""
+    """Return all blocks of a page in order."""
     return [
         Block(page, language, NOT_RUN.search(about) is None, code)
         for _, language, about, code in FENCE.findall(page.read_text())
@@ -64,7 +64,7 @@ WITH_CODE = [page for page in PAGES if blocks(page)]
 
 
 class Network(nn.Module):
-    """A classifier of ten classes whose last features have 512 dimensions."""
+    """Classifier of ten classes whose last features have 512 dimensions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Network(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """The next of nine tokens."""
+    """Model that predicts the next of nine tokens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,12 +90,12 @@ class LanguageModel(nn.Module):
 
 
 def job(report: Any, config: Any) -> int:
-    """What `train` of the pages is."""
+    """Stand for `train` in the pages."""
     return len(config)
 
 
 def names() -> dict[str, Any]:
-    """What the pages take for granted."""
+    """Return the variables that the pages assume."""
     draws = torch.Generator().manual_seed(0)
     labels = torch.arange(200) % 10
     features = torch.randn(10, 512, generator=draws)[labels]
@@ -129,7 +129,7 @@ def names() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that the pages name."""
+    """Return a folder with the files that the pages name."""
     folder = tmp_path_factory.mktemp("world")
     own = names()
     features, labels, head = own["features"], own["labels"], {"weight": own["W"], "bias": own["b"]}
@@ -157,11 +157,11 @@ def test_blocks_run(
 ) -> None:
     shutil.copytree(world, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
-    # Processes have their own tests; to start them for every page would take minutes.
+    # Starting processes for every page would take minutes; they have their own tests.
     monkeypatch.setattr(local.Local, "run_all", lambda engine, work: local._run_inline(work))
     monkeypatch.setattr(
         matplotlib_renderer, "FORMATS", matplotlib_renderer.FORMATS[-1:]
-    )  # they have their own tests, too
+    )  # tested elsewhere
     own = names()
     torch.manual_seed(0)
     for block in blocks(page):
@@ -179,7 +179,7 @@ def test_blocks_run(
 
 
 def commands(code: str) -> Iterator[str]:
-    """The lines of a shell block, without comments, those that go on joined."""
+    """Return the commands of a shell block: comments removed, continued lines joined."""
     for line in code.replace("\\\n", " ").splitlines():
         words = " ".join(shlex.split(line, comments=True))
         if words:
@@ -187,7 +187,7 @@ def commands(code: str) -> Iterator[str]:
 
 
 def check_options(line: str, block: Block) -> None:
-    """A command of nclab must be one that parses; another may stand in a block that is not run."""
+    """Parse a command of nclab without running it; ignore other commands."""
     program, *words = line.split()
     if program == "make":
         assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
@@ -212,7 +212,7 @@ def check_options(line: str, block: Block) -> None:
 
 @functools.cache
 def run_command(line: str) -> None:
-    """Run a command of nclab in this process; one that was run before is known to work."""
+    """Run a command of nclab in this process, unless it has run before."""
     words = [
         found
         for word in line.split()[1:]
@@ -224,7 +224,7 @@ def run_command(line: str) -> None:
 
 
 def check_imports(code: str) -> None:
-    """What is not run must still be Python that imports from nclab what is there."""
+    """Check that a block that is not run imports existing names from nclab."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nclab"):
             home = importlib.util.find_spec(str(node.module))  # extras are not imported
@@ -236,7 +236,7 @@ def check_imports(code: str) -> None:
 
 
 def test_few_blocks_are_not_run() -> None:
-    """Beside those that install, start a cluster or call make."""
+    """Only blocks that install something, start a cluster, call make or take long are not run."""
     known = [block for page in WITH_CODE for block in blocks(page)]
     everything = [one for one in known if one.language != "sh" or "nclab " in one.code]
     idle = [block for block in everything if not block.runs]

@@ -1,4 +1,4 @@
-"""The site builds strictly, fetches nothing, typesets every formula and has every public name."""
+"""The site builds strictly, downloads nothing, typesets every formula and has every public name."""
 
 import doctest
 import importlib
@@ -23,10 +23,10 @@ FETCHED = re.compile(
     r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*\b(?:src|srcset)=["']?(?:https?:)?//"""
     r"""|<link\b(?![^>]*rel=["']?(?:canonical|next|prev))[^>]*\bhref=["']?(?:https?:)?//"""
 )
-"""What a browser loads by itself; links that a reader may follow are none."""
+"""References that a browser loads by itself. Links that a reader may follow do not count."""
 BUILD = """
 import sys
-sys.modules["ruff"] = None  # it would be started for every signature, only to break its lines
+sys.modules["ruff"] = None  # otherwise it starts for every signature to break lines
 from mkdocs.__main__ import cli
 cli()
 """
@@ -34,7 +34,7 @@ cli()
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site: any broken link, unknown name or formula fails here."""
+    """Build the site; any broken link, unknown name or formula fails here."""
     pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
@@ -50,7 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pages(site: Path) -> dict[str, str]:
-    """Every page of the site."""
+    """Return every page of the site."""
     return {
         file.relative_to(site).as_posix(): file.read_text() for file in sorted(site.rglob("*.html"))
     }
@@ -65,7 +65,7 @@ def test_nothing_is_fetched(site: Path) -> None:
         assert not re.search(r"""(?:url\(|@import)\s*["']?(?:https?:)?//""", sheet.read_text()), (
             sheet
         )
-    assert FETCHED.search('<script src="https://example.org/a.js">')  # it would be seen
+    assert FETCHED.search('<script src="https://example.org/a.js">')  # the pattern finds a script
     assert FETCHED.search('<link rel="stylesheet" href="//example.org/a.css">')
 
 
@@ -101,7 +101,7 @@ def test_axe_finds_nothing_serious(site: Path) -> None:
     kinds = ("index", "targets", "reference/nclab.engine", "tutorials/training")
     found = []
     with chromium() as browser:
-        for scheme in BOTH:  # the theme asks for it when a page is opened
+        for scheme in BOTH:  # the theme requests it when a page opens
             watched = Watched(browser, color_scheme=scheme)
             for name in kinds:
                 found += serious(watched, (site / f"{name}.html").as_uri(), (scheme,))
@@ -110,7 +110,7 @@ def test_axe_finds_nothing_serious(site: Path) -> None:
 
 
 def test_every_exported_name_is_documented(site: Path) -> None:
-    """The reference has an entry for every name in an `__all__`, and the name has a docstring."""
+    """The reference documents every name in an `__all__`, and the name has a docstring."""
     for package, names in public_names().items():
         page = (site / "reference" / f"{package}.html").read_text()
         module = importlib.import_module(package)
@@ -146,11 +146,11 @@ def test_pictures_of_the_gallery_stand_beside_their_code(site: Path) -> None:
     assert "nclab reproduce pan2023_fig31" in text
     assert "counts=[100]" in re.sub(
         r"<[^>]+>", "", text
-    )  # not only `target.plot()`, but what the target is
+    )  # `target.plot()` and the definition of `target`
 
 
 def experiments() -> list[Path]:
-    """The pictures of the experiments' pages."""
+    """Return the pictures on the pages of experiments."""
     return sorted((ROOT / "docs" / "experiments" / "images").glob("*.png"))
 
 

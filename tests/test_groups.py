@@ -1,4 +1,4 @@
-"""When several processes run the tests, those that keep the machine busy stay apart."""
+"""Tests that start processes or browsers are in one group and never run at the same time."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tests.conftest import group_of
 
 BUSY = ("ray_cluster", "chromium()", "SIGKILL")
 ONE_ALONE = "test_docs.py"
-"""Only its example on Ray needs the cluster."""
+"""File of which only one test, the example on Ray, needs the cluster."""
 
 
 def test_clusters_browsers_and_kills_are_one_group() -> None:

@@ -1,4 +1,4 @@
-"""Imports go one way: who may import whom, without a circle, from packages that are declared."""
+"""Packages import each other as the table allows, without cycles, and declare dependencies."""
 
 import ast
 import functools
@@ -68,13 +68,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "ulpm",
     },
 }
-"""Package -> the packages it may import, beside the ground. Every entry is used."""
+"""Package -> packages that it may import besides the top-level modules. Every entry is used."""
 SINCE_STARTED = {"nclab"}
-"""Loaded before any other module: `from nclab import __version__` cannot close a cycle."""
+"""Modules that are loaded first: `from nclab import __version__` cannot close a cycle."""
 
 
 def modules() -> dict[str, Path]:
-    """Return every module of both packages by its dotted name; a package under its own name."""
+    """Return every module of both packages by its dotted name; a package has its own name."""
     found = {}
     for file in sorted(file for package in PACKAGES for file in (SRC / package).rglob("*.py")):
         name = ".".join(file.relative_to(SRC).with_suffix("").parts)
@@ -83,7 +83,7 @@ def modules() -> dict[str, Path]:
 
 
 def imported(file: Path, *, typing: bool = True) -> Iterator[str]:
-    """Yield the names a file imports anywhere, with or without those under TYPE_CHECKING."""
+    """Yield the names that a file imports anywhere, with or without those under TYPE_CHECKING."""
     waiting: list[ast.AST] = [ast.parse(file.read_text())]
     while waiting:
         node = waiting.pop()
@@ -109,7 +109,7 @@ def room_of(module: str) -> str:
 
 @functools.cache
 def graph(typing: bool) -> dict[str, set[str]]:
-    """Return for every module the modules of both packages that it imports, early or late."""
+    """Return for every module the modules of both packages that it imports anywhere."""
     known = modules()
     edges: dict[str, set[str]] = {}
     for name, file in known.items():

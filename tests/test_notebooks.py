@@ -22,7 +22,7 @@ TABLE = r"^(report|certificate|target)$|\.certificate\(\)$|\.to_frame\(\)"
 
 @pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda file: file.stem)
 def pair(request: pytest.FixtureRequest) -> tuple[Any, Any]:
-    """A tutorial as it is kept, and as a fresh kernel runs it."""
+    """Return a stored tutorial and the same tutorial run by a new kernel."""
     import nbformat
 
     done = runpy.run_path(str(BUILDER))["executed"](request.param)
@@ -30,18 +30,18 @@ def pair(request: pytest.FixtureRequest) -> tuple[Any, Any]:
 
 
 def code(notebook: Any) -> Iterator[Any]:
-    """Its cells of code."""
+    """Return the code cells of a notebook."""
     return (cell for cell in notebook.cells if cell.cell_type == "code")
 
 
 def shape(cell: Any) -> list[tuple[str, ...]]:
-    """What a cell shows, without the numbers; how a stream is cut into pieces is chance."""
+    """Return the types of a cell's outputs without numbers; how a stream is cut is random."""
     kinds = [(one.output_type, *sorted(one.get("data", {}))) for one in cell.outputs]
     return list(dict.fromkeys(kinds))
 
 
 def expected(source: str) -> list[tuple[str, ...]]:
-    """What a cell of this source must show, and nothing else."""
+    """Return the types of output that a cell with this source must have."""
     *_, last = ast.parse(source).body
     line = ast.unparse(last)
     if re.search(r"\bprint\(", source):
@@ -72,7 +72,7 @@ def test_every_output_appears_once(pair: tuple[Any, Any]) -> None:
 
 
 def test_printed_tables_are_whole(pair: tuple[Any, Any]) -> None:
-    """`print` and the text beside a table are the same, once."""
+    """`print` and the text version of a table are equal, and appear once."""
     _, done = pair
     printed = {cell.source: cell for cell in code(done) if cell.source.startswith("print(")}
     for source, cell in printed.items():
@@ -90,7 +90,7 @@ def test_pictures_are_pictures(pair: tuple[Any, Any]) -> None:
                 content = base64.b64decode(output.data["image/png"])
                 size = output.metadata["image/png"]
                 assert content.startswith(b"\x89PNG")
-                assert int.from_bytes(content[16:20]) == 2 * size["width"]  # sharp on fine screens
+                assert int.from_bytes(content[16:20]) == 2 * size["width"]  # sharp
                 assert len(content) > 10_000
                 assert output.data["text/plain"].startswith("<Drawing: ")
 
@@ -106,7 +106,7 @@ def test_one_tutorial_for_each_kind_of_user() -> None:
 
 
 def test_plain_ipython_shows_text() -> None:
-    """A terminal takes the text, once; nothing is written on the way."""
+    """A terminal shows the text once, and no file is written."""
     formatters = pytest.importorskip("IPython.core.formatters")
     collapse = nclab.measure_features([[1.0, 0.0], [-1.0, 0.5]], [0, 1])
     formatter = formatters.DisplayFormatter()

@@ -1,4 +1,4 @@
-"""Functions with many parameters have a reason to have them."""
+"""Functions with many parameters are listed here with a reason."""
 
 import ast
 from collections.abc import Iterator

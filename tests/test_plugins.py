@@ -1,4 +1,4 @@
-"""Plugins: an installed package adds to every part of nclab; broken ones are skipped."""
+"""Installed plugins add to every part of nclab; broken plugins are skipped."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     python = place / "env" / "bin" / "python"
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site = place / "env" / "lib" / version / "site-packages"
-    # What is here is there, too; nclab itself is that of this checkout.
+    # The environment sees all installed packages; nclab itself comes from this checkout.
     (site / "here.pth").write_text(f"{ROOT / 'src'}\n{sysconfig.get_paths()['purelib']}\n")
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
 
@@ -191,7 +191,7 @@ def test_bad_metrics_are_skipped_with_a_warning(offered: Any) -> None:
     for expected in ("ModuleNotFoundError", "a metric cdnv already", "got pictures", "got a int"):
         assert any(expected in one for one in texts), expected
     assert not hasattr(collapse, "strange")
-    measured()  # is not told again
+    measured()  # does not warn again
     assert [row.problem != "" for row in plugins.installed()] == [True] * 4
 
 

@@ -1,4 +1,4 @@
-"""Processes of torch.distributed on this machine, and what each of them wrote."""
+"""Start processes of torch.distributed on this machine and collect their results."""
 
 import json
 import os
@@ -13,13 +13,13 @@ PATIENCE_SECONDS = 240
 
 
 def environment() -> dict[str, str]:
-    """One thread a process, and everything importable."""
+    """Return an environment with one thread per process and the source on the path."""
     paths = os.pathsep.join([str(ROOT), *sys.path])
     return os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
 
 
 def torchrun(module: str, processes: int, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """`torchrun --nproc-per-node PROCESSES -m module ARGUMENTS`, waited for."""
+    """Run `torchrun --nproc-per-node PROCESSES -m module ARGUMENTS` and wait for it."""
     how = ("--standalone", f"--nproc-per-node={processes}", "-m", module)
     return subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", *how, *map(str, arguments)],
@@ -33,14 +33,14 @@ def torchrun(module: str, processes: int, *arguments: object) -> subprocess.Comp
 
 
 def found_by(module: str, processes: int, folder: Path, *arguments: object) -> list[dict[str, Any]]:
-    """What each rank wrote to `FOLDER/<rank>.json`."""
+    """Return what each rank wrote to `FOLDER/<rank>.json`."""
     done = torchrun(module, processes, folder, *arguments)
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(processes)]
 
 
 def without_launcher(module: str, processes: int, argument: str) -> list[subprocess.Popen[str]]:
-    """The same processes with nobody to end the others when one of them dies."""
+    """Start the same processes without a launcher that ends the others when one of them dies."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -1,11 +1,11 @@
-"""What `make setup` installs: every package of the lock by its hash, torch, nclab itself.
+"""Install what `make setup` needs: all locked packages by their hashes, torch, and nclab itself.
 
     .venv/bin/python tools/install.py [--by-version]
 
-hashes.txt names the files for one platform; elsewhere, or with --by-version, the versions of
-constraints.lock alone decide, and a line says so. torch comes after all that it needs, so that
-these are the files that were checked; it has no hash itself, as its builds differ from machine to
-machine. nclab is built by packages of the lock, too. Needs nothing but pip.
+hashes.txt lists files for one platform. On other platforms, or with --by-version, pip compares only
+the versions in constraints.lock and prints a line about it. torch is installed last, so that its
+dependencies are the files whose hashes were checked. torch itself has no hash, because its builds
+differ between machines. nclab is built with packages of the lock. This script needs only pip.
 """
 
 import argparse
@@ -19,12 +19,12 @@ LOCK, HASHES = ROOT / "constraints.lock", ROOT / "hashes.txt"
 
 
 def platform() -> str:
-    """As hashes.txt has it in its heading."""
+    """Return the name of this platform as in the header of hashes.txt."""
     return f"{sysconfig.get_platform()} Python {sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def steps(*, hashed: bool) -> list[list[str]]:
-    """What pip is asked for, one call after the other."""
+    """Return the arguments of each call of `pip install`, in order."""
     torch = ["--constraint", str(LOCK), "torch"]
     if not hashed:
         return [torch, ["--constraint", str(LOCK), "--editable", f"{ROOT}[all,dev,docs]"]]
@@ -33,7 +33,7 @@ def steps(*, hashed: bool) -> list[list[str]]:
 
 
 def main() -> None:
-    """Install, or say what to do."""
+    """Install everything, or exit with advice."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--by-version", action="store_true", help="compare no hashes")
     known = f"# For {platform()}." in HASHES.read_text().splitlines()

@@ -1,15 +1,14 @@
 """Write `constraints.lock`: the exact version of every package that `make setup` installs.
 
-    .venv/bin/python tools/lock.py            from what is installed
-    .venv/bin/python tools/lock.py --hashes   also hashes.txt, from what the package index says
-    .venv/bin/python tools/lock.py --check    compare both with what is installed and what it says
+    .venv/bin/python tools/lock.py            write it from the installed packages
+    .venv/bin/python tools/lock.py --hashes   also write hashes.txt from the package index
+    .venv/bin/python tools/lock.py --check    compare both files with packages and index
 
-hashes.txt is a requirements file, by which tools/install.py has pip compare what it downloads.
+hashes.txt is a requirements file. tools/install.py passes it to pip, which compares its downloads.
+`make lock` does all this after a change of pyproject.toml or constraints.txt.
 
-`make lock` does it all after a change of pyproject.toml or constraints.txt.
-
-The packages are those that pyproject.toml names, and whatever these need. A local build of torch is
-locked by its public version and has no hash: it differs from machine to machine.
+The packages are those that pyproject.toml names, and their dependencies. A local build of torch is
+locked by its public version and has no hash, because builds differ between machines.
 """
 
 import argparse
@@ -31,7 +30,7 @@ HEAD = "# Written by tools/lock.py from what `make setup` has installed. Do not 
 
 
 def direct() -> list[Requirement]:
-    """What pyproject.toml names, extras included."""
+    """Return the requirements in pyproject.toml, including those of extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     found = [Requirement(line) for line in (*project["dependencies"], *extras)]
@@ -39,7 +38,7 @@ def direct() -> list[Requirement]:
 
 
 def locked() -> dict[str, str]:
-    """Name -> version of all that is installed for these."""
+    """Return the installed version of every required package by name."""
     found: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [(own, extra) for own in direct() for extra in ("", *own.extras)]
@@ -62,7 +61,7 @@ def locked() -> dict[str, str]:
 
 
 def hashes(versions: dict[str, str]) -> dict[str, str]:
-    """Name -> sha256 of the file that the package index gives this machine; installs nothing."""
+    """Return the sha256 of the file that the index offers for each package; install nothing."""
     lines = [f"{n}=={v}" for n, v in versions.items() if n not in WITHOUT_HASH]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -79,13 +78,13 @@ def hashes(versions: dict[str, str]) -> dict[str, str]:
 
 
 def requirements(versions: dict[str, str], found: dict[str, str]) -> str:
-    """The text of hashes.txt."""
+    """Return the text of hashes.txt."""
     lines = [f"{name}=={versions[name]} --hash=sha256:{found[name]}\n" for name in sorted(found)]
     return f"{HEAD}# For {platform()}.\n{''.join(lines)}"
 
 
 def compared(versions: dict[str, str]) -> list[str]:
-    """What is not as it was; nothing where all is well."""
+    """Return one line for each difference from the files; an empty list if there is none."""
     wrong = []
     if LOCK.read_text() != constraints(versions):
         wrong.append(f"{LOCK.name} is not what is installed: run tools/lock.py")
@@ -97,12 +96,12 @@ def compared(versions: dict[str, str]) -> list[str]:
 
 
 def constraints(versions: dict[str, str]) -> str:
-    """The text of constraints.lock."""
+    """Return the text of constraints.lock."""
     return HEAD + "".join(f"{name}=={version}\n" for name, version in versions.items())
 
 
 def main() -> None:
-    """Write, or compare."""
+    """Write the files, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hashes", action="store_true")
     parser.add_argument("--check", action="store_true")
