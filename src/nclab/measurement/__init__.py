@@ -3,7 +3,6 @@
 from nclab.measurement.arrays import measure_features
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.model import measure
-from nclab.measurement.ood import CollapseDetector
 from nclab.measurement.report import Report
 from nclab.measurement.results import ClassPair, Interval, Strata, Stratum
 from nclab.measurement.shards import measure_shards
@@ -12,7 +11,6 @@ from nclab.measurement.theory import OptimumDistance
 __all__ = [
     "ClassPair",
     "Collapse",
-    "CollapseDetector",
     "Interval",
     "OptimumDistance",
     "Report",
