@@ -266,9 +266,6 @@ def _gallery() -> str:
             )
     parts.append("</div>\n\n## From the command line\n")
     commands = {
-        "target_imbalance": "nclab target --map imbalance --plot target_imbalance.png",
-        "target_bias": "nclab target --map bias --plot target_bias.png",
-        "target_depth": "nclab target --map depth --plot target_depth.png",
         "report": "nclab report runs",
         "live": "nclab serve runs",
     }

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from nclab.theory.targets import phase_maps
 from tests.cli.runner import call
 
 
@@ -37,21 +36,6 @@ def test_plot(tmp_path: Path) -> None:
     assert f"drew {file}" in " ".join(done.out.split())
 
 
-def test_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = {
-        "imbalance": lambda: phase_maps.imbalance_map(large=2, small=2, steps=4),
-        "bias": phase_maps.bias_map,
-        "depth": lambda: phase_maps.depth_map(largest=6, deepest=4),
-    }
-    monkeypatch.setattr(phase_maps, "MAPS", small)
-    for name in small:
-        file = tmp_path / f"{name}.svg"
-        done = call("target", "--map", name, "--plot", file, "--json")
-        assert done.code == 0
-        assert json.loads(done.out)["map"] == name
-        assert file.stat().st_size > 1000
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -80,14 +64,6 @@ def test_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ("--classes", "3", "--weight-decay", "0.1", "--depth", "0"),
             "Expected depth as a number",
         ),
-        (("--map", "sky", "--json"), "got 'sky'"),
-        (("--map", "bias"), "--plot FILE or --json"),
-        (("--map", "bias", "--json", "--points", "none.csv"), "Cannot read none.csv"),
-        (
-            ("--classes", "3", "--weight-decay", "0.1", "--points", "a.csv"),
-            "only together with --map",
-        ),
-        (("--map", "bias", "--plot", "a.txt"), ".png, .svg or .pdf"),
         (("--counts", "0x5,3x1", "--weight-decay", "0.1"), "got '0x5'"),
         (("--counts", "-1x5,3x1", "--weight-decay", "0.1"), "got '-1x5'"),
         (("--counts", "9999999999x5", "--weight-decay", "0.1"), "1 to 5000 classes"),
@@ -100,9 +76,6 @@ def test_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--classes", "3", "--weight-decay", "0.1", "--dim", "1"), "Expected dim of at least 2"),
         (("--classes", "3", "--weight-decay", "0.1", "--loss", "hinge"), "Expected loss"),
         (("--classes", "3", "--weight-decay", "0.1", "--plot", "no/such/a.png"), "Cannot write"),
-        (("--map", "bias", "--classes", "3"), "--map alone"),
-        (("--map", "bias", "--loss", "mse", "--json"), "--map alone"),
-        (("--map", "depth", "--depth", "3", "--json"), "--map alone"),
         (("--classes", "3", "--weight-decay", "0.1", "--plot", "a.txt"), ".png, .svg or .pdf"),
     ],
 )

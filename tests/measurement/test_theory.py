@@ -67,14 +67,6 @@ def test_the_monitor_reports_the_distance_to_the_optimum() -> None:
     assert "Distance to the best geometry" in events[-1].own_target
 
 
-def test_a_network_as_a_point_of_the_map() -> None:
-    point = network(LONG_TAILED).map_point(0.01)
-    assert point["imbalance"] == 20
-    assert point["weight_decay"] == pytest.approx((0.01 * 0.004 * 92) ** 0.5, rel=1e-6)
-    assert "state" not in point
-    assert network(LONG_TAILED).map_point(0.01, "seen")["state"] == "seen"
-
-
 @pytest.mark.parametrize("given", ["x", (1e-3,), (1e-3, 1e-3, 1.0)])
 def test_a_wrong_weight_decay_raises(given: object) -> None:
     with pytest.raises(nclab.NclabError, match="weight_decay"):

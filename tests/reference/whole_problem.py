@@ -101,24 +101,6 @@ def _loss(Z: Tensor, labels: Tensor, C: int, kind: dict[str, Any]) -> Tensor:
     return -((1 - smoothing) * label_log_p + smoothing * log_p.mean(0)).mean()
 
 
-def many_labels(C: int, copies: dict[int, int], decays: tuple[float, float], *, seed: int) -> float:
-    """Minimise the pick-all-labels loss; every set of m labels occurs `copies[m]` times."""
-    from itertools import combinations
-
-    sets = [s for m, many in copies.items() for s in combinations(range(C), m) for _ in range(many)]
-    Y = torch.zeros(C, len(sets)).double()
-    for solution, labels in enumerate(sets):
-        Y[list(labels), solution] = 1.0
-
-    def function(v: Tensor) -> Tensor:
-        W, H = v[: C * C].view(C, C), v[C * C :].view(C, -1)
-        loss = -(Y * torch.log_softmax(W @ H, 0)).sum() / len(sets)
-        return loss + decays[0] / 2 * W.square().sum() + decays[1] / 2 * H.square().sum()
-
-    rng = np.random.default_rng(seed)
-    return descended(function, rng.normal(size=C * C + C * len(sets)))[0]
-
-
 def on_unit_spheres(C: int, temperature: float, *, seed: int) -> float:
     """Minimise the cross-entropy for rows and features of norm 1 and a temperature."""
 

@@ -37,26 +37,6 @@ def command(
     features: Annotated[str, typer.Option(help="free, or relu for nonnegative features.")] = "free",
     dim: Annotated[int | None, typer.Option(help="Dimension of the features.")] = None,
     depth: Annotated[int, typer.Option(help="Number of linear maps after the features.")] = 1,
-    phase: Annotated[
-        str | None,
-        typer.Option("--map", help="Map of optima over settings: imbalance, bias or depth."),
-    ] = None,
-    points: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="<file>",
-            help="Networks to draw on the map: .csv or .json with their state and imbalance and "
-            "weight_decay; weight_decay_share and bias_penalty; or classes and depth.",
-        ),
-    ] = None,
-    runs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUNS",
-            help="Finished sweep whose networks to draw on the map of imbalance or bias; the map "
-            "has their number of classes.",
-        ),
-    ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="<file>", help="Draw the result: .png, .svg or .pdf.")
     ] = None,
@@ -67,21 +47,7 @@ def command(
     Example: [bold]nclab target --counts 5x100,5x1 --weight-decay 5e-4[/bold]
 
     With measured norms: [bold]nclab target --counts 10,10,1,1 --norms 2.2,2.3 --bias 0[/bold]
-
-    Map of where classes merge: [bold]nclab target --map imbalance --plot merge.png[/bold]
-
-    With the networks of a sweep: [bold]nclab target --map imbalance --runs RUNS --plot m.png[/bold]
     """
-    if phase is not None:
-        options = (classes, counts, weight_decay, norms, smoothing, focal_gamma, dim)
-        defaults = (loss, bias, features, depth) == ("cross_entropy", "none", "free", 1)
-        if any(option is not None for option in options) or not defaults:
-            raise DataError("Expected --map alone or a setting, got both.")
-        _map(phase, points, runs, plot, as_json)
-        return
-    if points is not None or runs is not None:
-        name = "--runs" if points is None else "--points"
-        raise DataError(f"Expected {name} only together with --map, got it alone.")
     if classes is None and counts is None:
         raise DataError("Expected --classes or --counts, got neither.")
     if weight_decay is None and norms is None:
@@ -113,58 +79,14 @@ def command(
         print_table(optimum, *([f"drew {plot}"] if plot else []))
 
 
-def _map(
-    name: str, points: Path | None, runs: Path | None, plot: Path | None, as_json: bool
-) -> None:
-    from nclab.theory.targets.phase_maps import (
-        check_map,
-        draw_map,
-        phase_map,
-        read_points,
-        with_points,
-    )
-
-    check_map(name)
-    if plot is None and not as_json:
-        raise DataError("Expected --plot FILE or --json with --map, got neither.")
-    if plot is not None:
-        _check_suffix(plot)
-    rows: list[Any] = [] if points is None else list(read_points(points))
-    options: dict[str, Any] = {}
-    skipped: dict[str, int] = {}
-    if runs is not None:
-        from nclab.training.sweep import sweep_points
-
-        run_rows, options, skipped = sweep_points(name, runs)
-        rows += run_rows
-    networks = ""
-    if points is not None or runs is not None:
-        with_points({"map": name}, rows)  # raises before the map is computed
-        numbers = with_points(phase_map(name, **options), rows)
-        networks = f" with {len(numbers['points'])} networks"
-    else:
-        numbers = phase_map(name)
-    if plot is not None:
-        _save(draw_map(numbers), plot)
-    if as_json:
-        print_json({**numbers, **({"skipped": skipped} if skipped else {})})
-        return
-    lines = [f"skipped: {count} {reason}" for reason, count in skipped.items()]
-    print_table(f"drew {plot}{networks}", *lines)
-
-
 def _save(figure: Any, path: Path) -> None:
     from nclab.files import write_whole
 
-    _check_suffix(path)
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise DataError(f"Expected --plot as .png, .svg or .pdf, got {path.name}.")
     content = io.BytesIO()
     figure.savefig(content, format=path.suffix[1:], dpi=150)
     write_whole(path, content.getvalue(), through_link=True)
-
-
-def _check_suffix(path: Path) -> None:
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise DataError(f"Expected --plot as .png, .svg or .pdf, got {path.name}.")
 
 
 def _numbers(option: str, text: str) -> Any:

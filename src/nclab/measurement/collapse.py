@@ -138,15 +138,6 @@ differ from those of a simplex by 0 on average (0 = simplex).
         """Return the distances of class means, classifier and loss to a target and the ETF."""
         return theory.distance_from(self, target)
 
-    def map_point(self, weight_decay: float, state: str | None = None) -> dict[str, Any]:
-        """Return this network as a row for `nclab target --map imbalance --points`.
-
-        `weight_decay` is that of the classifier. That of the features is inferred from the balance
-        of norms, and the row holds both as one number, t sqrt n. Without a `state` the map uses
-        the state that `minority_cosine` implies.
-        """
-        return theory.map_point(self, weight_decay, state)
-
     @property
     def optimum_distance(self) -> OptimumDistance | None:
         """Distance to the optimum of cross-entropy for the measured class counts and norms.

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from nclab import metrics
 from nclab.errors import DataError
 from nclab.measurement.results import LayerResults
 from nclab.text import number
@@ -140,18 +139,6 @@ def distance_from(results: LayerResults, target: Target) -> TargetDistance:
         results.loss if comparable else None,
         counts=results.counts,
     )
-
-
-def map_point(results: LayerResults, weight_decay: float, state: str | None) -> dict[str, Any]:
-    """Return a layer as a point of the map of imbalance; see `Collapse.map_point`."""
-    strength = math.sqrt(weight_decay * _feature_weight_decay(results, weight_decay))
-    cosine = metrics.minority_cosine(results.moments, _classifier(results))
-    return {
-        "imbalance": float(results.counts.max() / results.counts.min()),
-        "weight_decay": strength * math.sqrt(results.samples),
-        "minority_cosine": cosine if math.isfinite(cosine) else None,
-        **({} if state is None else {"state": state}),
-    }
 
 
 def mean_square_norm(results: LayerResults) -> float:

@@ -8,7 +8,6 @@ import torch
 
 import nclab
 from nclab.theory.targets import deep_relu as deep_relu_module
-from nclab.theory.targets.closed_forms import multi_label_target
 from nclab.theory.targets.deep_linear import shape_value, shapes
 from nclab.theory.targets.deep_relu import _end as end
 from nclab.theory.targets.deep_relu import deep_relu, from_plane
@@ -17,7 +16,6 @@ from nclab.theory.targets.program import nuclear_norm, program_of_counts
 from nclab.theory.targets.program_solver import solve
 from nclab.theory.targets.result import cosines
 from nclab.theory.targets.search import _random_start as start
-from nclab.theory.targets.squared_error import critical_decay
 
 STEP = [10] * 3 + [1] * 3
 
@@ -235,7 +233,6 @@ def test_deep_linear_mean_squared_error() -> None:
         (3, 0.104993421, 0.110458969),
         (4, 0.076287672, 0.140061291),
     ):
-        assert critical_decay(math.sqrt(2), 6, F) == pytest.approx(critical, abs=5.1e-10)
         even = {"counts": [2] * 3, "loss": "mse", "depth": F - 1}
         optimum = nclab.target(**even, weight_decay=(0.02, 0.02))  # type: ignore[arg-type]
         assert optimum.objective == pytest.approx(objective, abs=5.1e-10)
@@ -336,13 +333,3 @@ def test_graph_wins_with_many_classes_once_refined(monkeypatch: pytest.MonkeyPat
     assert optimum.graph is not None
     assert optimum.refined is not None
     assert optimum.refined < optimum.collapse < optimum.graph
-
-
-def test_multi_label() -> None:
-    for C, copies, t, objective, sizes in (
-        (4, {1: 1, 2: 1}, 0.01, 1.079620164, (4.101308, 3.568079)),
-        (5, {1: 3, 2: 1}, 0.005, 0.810793298, (4.479463, 3.932039)),
-    ):
-        optimum = multi_label_target(C, copies, t)
-        assert optimum.objective == pytest.approx(objective, abs=5.1e-10)
-        assert list(optimum.sizes.values()) == pytest.approx(list(sizes), abs=5.1e-7)

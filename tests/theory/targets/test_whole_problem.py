@@ -12,7 +12,6 @@
 | softmax codes                                      | test_softmax_codes                          |
 | deep linear heads under cross-entropy              | test_deep_cross_entropy                     |
 | deep ReLU heads                                    | test_deep_relu_heads                        |
-| several labels, regression                         | test_several_labels, test_regression        |
 
 The numbers themselves, to all their digits, are in test_golden.py.
 """
@@ -20,19 +19,14 @@ The numbers themselves, to all their digits, are in test_golden.py.
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import nclab
-from nclab.theory.targets.closed_forms import multi_label_target
 from nclab.theory.targets.deep_relu import deep_relu
 from nclab.theory.targets.limits import best_margin, softmax_margin
-from nclab.theory.targets.squared_error import regression_target
 from tests.reference.whole_problem import (
-    descended,
     least_norm_with_margins,
-    many_labels,
     on_unit_spheres,
     whole_problem,
     widest_code,
@@ -243,42 +237,3 @@ def test_deep_relu_heads() -> None:
         collapse = deep_relu(4, depth, 0.001, refine=False).collapse
         assert (optimum.objective < collapse * (1 - 1e-3)) == below
         assert optimum.objective <= collapse * (1 + 1e-12)
-
-
-@pytest.mark.parametrize(
-    ("C", "copies", "t"),
-    [(3, {1: 2, 2: 1}, 0.02), pytest.param(5, {1: 3, 2: 1}, 0.005, marks=pytest.mark.slow)],
-)
-def test_several_labels(C: int, copies: dict[int, int], t: float) -> None:
-    optimum = multi_label_target(C, copies, t)
-    best = min(many_labels(C, copies, (t / 2, t * 2), seed=seed) for seed in (0, 1))
-    assert best == pytest.approx(optimum.objective, rel=1e-7)
-    assert best > optimum.objective * (1 - 1e-8)
-
-
-def test_regression() -> None:
-    rng = np.random.default_rng(0)
-    y = rng.normal(size=(40, 2)) @ np.array([[1.5, 0.4], [0.0, 0.5]])
-    y = y - y.mean(0)
-    on_weights, on_features, d = 0.02, 0.05, 3
-
-    def residuals(v: torch.Tensor) -> torch.Tensor:
-        W, H, b = v[: 2 * d].view(2, d), v[2 * d : -2].view(40, d), v[-2:]
-        return H @ W.T + b - torch.tensor(y)
-
-    def function(v: torch.Tensor) -> torch.Tensor:
-        value = residuals(v).square().sum() / 80 + on_weights / 2 * v[: 2 * d].square().sum()
-        return value + on_features / 80 * v[2 * d : -2].square().sum()
-
-    covariance = y.T @ y / 40
-    best, minimiser = descended(function, rng.normal(size=2 * d + 40 * d + 2))
-    optimum = regression_target(covariance, (on_weights, on_features))
-    assert best == pytest.approx(optimum.objective, rel=1e-6)
-    W = minimiser[: 2 * d].view(2, d)
-    assert pytest.approx(optimum.weight_gram, abs=1e-4) == (W @ W.T).numpy()
-    assert optimum.mse == pytest.approx(2 * on_weights * on_features)
-    values, vectors = np.linalg.eigh(covariance)
-    expected_residuals = (
-        -math.sqrt(on_weights * on_features) * y @ (vectors / np.sqrt(values)) @ vectors.T
-    )
-    assert residuals(minimiser).numpy() == pytest.approx(expected_residuals, abs=1e-4)

@@ -1,15 +1,11 @@
-"""Closed-form optima under cross-entropy: balanced classes, ReLU features, several labels."""
+"""Closed-form optima under cross-entropy: balanced classes and ReLU features."""
 
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
 
-import numpy as np
 import torch
-from scipy.optimize import brentq, minimize, minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from torch import Tensor
 
-from nclab.errors import DataError
 from nclab.theory.targets.setting import CLOSED, Setting, Solution
 
 GRID = 400
@@ -167,64 +163,3 @@ def solve_relu(setting: Setting, weight: float) -> Solution:
         norm=norm,
         weight=weight,
     )
-
-
-class MultiLabelTarget(NamedTuple):
-    """Optimum for n_m copies of every set of m labels."""
-
-    sizes: dict[int, float]
-    """Size a_m by m: the logits of a set S of m labels are a_m (1_S - m/C)."""
-    loss: float
-    objective: float
-
-    def scale(self, labels: int) -> float:
-        """Return a_m / a_1: the mean of a set of m labels over the sum of its labels' means."""
-        return self.sizes[labels] / self.sizes[1]
-
-
-def multi_label_target(
-    num_classes: int, copies: Mapping[int, float], weight: float
-) -> MultiLabelTarget:
-    r"""Return the optimum of pick-all-labels cross-entropy with t = `weight`.
-
-    $$\min_a \sum_m \tfrac{n_m\binom Cm}{N}\,m\log\bigl(m+(C-m)e^{-a_m}\bigr)
-    + t(C-1)\sqrt{\textstyle\sum_m n_m\binom{C-2}{m-1}a_m^2}$$
-
-    The problem is convex. Derived in docs/targets.md; cf. Li et al. 2023.
-
-    Args:
-        copies: number of samples with each set of m labels, by m.
-
-    >>> minimum = multi_label_target(4, {1: 1, 2: 1}, 0.01)
-    >>> round(minimum.objective, 9), round(minimum.sizes[1], 6), round(minimum.sizes[2], 6)
-    (1.079620164, 4.101308, 3.568079)
-    """
-    C = num_classes
-    labels = np.array([m for m in sorted(copies) if copies[m]])
-    if C < 2 or not len(labels) or labels.min() < 1 or labels.max() >= C:
-        raise DataError(f"Expected sets of 1 to {C - 1} labels of {C} classes, got {dict(copies)}.")
-    if min(copies.values()) < 0 or not weight > 0:
-        raise DataError(f"Expected copies >= 0 and a positive weight, got {copies} and {weight}.")
-    n = np.array([float(copies[int(m)]) for m in labels])
-    sets = n * np.array([math.comb(C, int(m)) for m in labels])
-    share = sets / sets.sum()
-    costs = n * np.array([math.comb(C - 2, int(m) - 1) for m in labels])
-
-    def function(a: np.ndarray) -> tuple[float, np.ndarray]:
-        wrong = (C - labels) * np.exp(-a)
-        loss = share @ (labels * np.log(labels + wrong))
-        size = math.sqrt(max(costs @ a**2, 1e-300))
-        slope = -share * labels * wrong / (labels + wrong) + weight * (C - 1) * costs * a / size
-        return float(loss + weight * (C - 1) * size), slope
-
-    start = np.full(len(labels), 3.0)
-    options = {"ftol": 1e-16, "gtol": 1e-13, "maxiter": 5000}
-    bounds = [(0.0, None)] * len(labels)
-    minimum = minimize(function, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    best, value = minimum.x, function(minimum.x)[0]
-    zero_loss = float(share @ (labels * math.log(C)))
-    if zero_loss <= value:
-        best, value = np.zeros(len(labels)), zero_loss
-    loss = float(share @ (labels * np.log(labels + (C - labels) * np.exp(-best))))
-    sizes = {int(m): float(a) for m, a in zip(labels, best, strict=True)}
-    return MultiLabelTarget(sizes, loss, value)

@@ -1,14 +1,10 @@
-"""Mean squared error and regression: each singular value of the targets shrinks separately."""
+"""Mean squared error: each singular value of the targets shrinks separately."""
 
 import math
-from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from nclab.errors import DataError
 from nclab.theory.targets.setting import CLOSED, Setting, Solution, factor_grams
 
 STEPS = 20_000
@@ -21,7 +17,8 @@ def shrunk(values: Tensor, samples: float, decay: float, factors: int) -> Tensor
     $$\arg\min_\sigma \tfrac{(s-\sigma)^2}{2n} + \tfrac F2\lambda\sigma^{2/F}$$
 
     For F = 2 the result is $(s - n\lambda)_+$. For larger F it jumps from $s(F-2)/(F-1)$ to 0 when
-    the decay reaches `critical_decay`. Derived in docs/targets.md.
+    the decay reaches
+    $s^{2-2/F}/(n(F-1))\cdot((F-2)/(F-1))^{1-2/F}$. Derived in docs/targets.md.
 
     >>> shrunk(torch.tensor([3.0, 1.0]), 2.0, 1.0, 2).tolist()
     [1.0, 0.0]
@@ -38,19 +35,6 @@ def shrunk(values: Tensor, samples: float, decay: float, factors: int) -> Tensor
     x = (low + high) / 2
     objective = (top - x).square() / (2 * samples) + factors / 2 * decay * x ** (2 / factors)
     return torch.where(objective < top.square() / (2 * samples), x, 0.0)
-
-
-def critical_decay(value: float, samples: float, factors: int) -> float:
-    r"""Return the weight decay at which a singular value of the labels shrinks to zero.
-
-    $$\lambda_c = \frac{s^{2-2/F}}{n(F-1)}\Bigl(\frac{F-2}{F-1}\Bigr)^{1-2/F}$$
-
-    >>> round(critical_decay(2**0.5, 6, 3), 9)
-    0.104993421
-    """
-    F = factors
-    ratio = ((F - 2) / (F - 1)) ** (1 - 2 / F) if F > 2 else 1.0
-    return value ** (2 - 2 / F) / (samples * (F - 1)) * ratio
 
 
 def solve_squared(setting: Setting, weight: float) -> Solution:
@@ -158,57 +142,3 @@ def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
             if value - lower <= 1e-11 * value:
                 break
     return fit, lower
-
-
-FloatArray = NDArray[np.float64]
-
-
-class RegressionTarget(NamedTuple):
-    """Optimum of half the mean squared error with penalties of W and mean squared features."""
-
-    weight_gram: FloatArray
-    """(q, q) Gram matrix W W^T."""
-    mse: float
-    """Mean squared norm of the residuals."""
-    residual: FloatArray
-    """(q, q) matrix R: residuals are R times the centred targets."""
-    objective: float
-    lost: int
-    """Number of target directions that are not fitted at all."""
-
-
-def regression_target(covariance: ArrayLike, weight_decay: tuple[float, float]) -> RegressionTarget:
-    r"""Return the optimum of a regression, with c^2 the product of the two weight decays.
-
-    $$WW^\top = \sqrt{\lambda_H/\lambda_W}\,(\Sigma^{1/2}-cI)_+,\qquad
-    \text{residual} = -c\,\Sigma^{-1/2}(y-\bar y)$$
-
-    So the mean squared error is $c^2 q$ while $c^2$ is below the least eigenvalue of the
-    covariance. Derived in docs/targets.md; cf. Andriopoulos et al. 2024.
-
-    >>> result = regression_target([[4.0, 0.0], [0.0, 1.0]], (0.01, 0.04))
-    >>> round(result.mse, 12), result.weight_gram.diagonal().round(6).tolist()
-    (0.0008, [3.96, 1.96])
-    """
-    S = np.atleast_2d(np.asarray(covariance, dtype=np.float64))
-    on_weights, on_features = weight_decay
-    if S.ndim != 2 or S.shape[0] != S.shape[1] or not np.allclose(S, S.T):
-        raise DataError(f"Expected a symmetric covariance, got shape {S.shape}.")
-    if min(weight_decay) <= 0:
-        raise DataError(f"Expected positive weight decays, got {weight_decay}.")
-    values, vectors = np.linalg.eigh(S)
-    if values.min() < -1e-9 * max(values.max(), 1e-300):
-        raise DataError(
-            f"Expected a covariance without negative eigenvalues, got {values.min():g}."
-        )
-    roots = np.sqrt(np.maximum(values, 0.0))
-    c = math.sqrt(on_weights * on_features)
-    kept = np.maximum(roots - c, 0.0)
-    lost_part = np.minimum(roots, c)  # the part of each root that is not fitted
-    gram = (vectors * (kept * math.sqrt(on_features / on_weights))) @ vectors.T
-    ratio = np.divide(lost_part, roots, out=np.zeros_like(lost_part), where=roots > 0)
-    mse = float((lost_part**2).sum())
-    objective = mse / 2 + c * float(kept.sum())
-    return RegressionTarget(
-        gram, mse, -(vectors * ratio) @ vectors.T, objective, int((kept == 0).sum())
-    )

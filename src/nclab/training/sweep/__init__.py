@@ -2,7 +2,6 @@
 
 from nclab.training.sweep.config import SweepConfig
 from nclab.training.sweep.cost import Forecast, forecast
-from nclab.training.sweep.networks_on_map import sweep_points
 from nclab.training.sweep.plan import Axes, SweepPlan, plan_sweep
 from nclab.training.sweep.rows import Row, results, rows_of, write_results
 from nclab.training.sweep.rows_only import TrainedNetwork, train_rows
@@ -19,7 +18,6 @@ __all__ = [
     "plan_sweep",
     "results",
     "rows_of",
-    "sweep_points",
     "train_plan",
     "train_rows",
     "train_sweep",
