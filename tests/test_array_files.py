@@ -8,9 +8,10 @@ import torch
 from safetensors.torch import save_file
 
 import nclab
-from nclab.array_files import FEATURES, pick, read_arrays
+from nclab.array_files import FEATURES, pick, read_arrays, read_tree, write_tree
 from nclab.errors import DataError
 from nclab.training.data.samples import read_samples
+from tests.monitor.loops import batches, network
 
 
 def test_both_formats_round_trip(tmp_path: Path) -> None:
@@ -46,17 +47,17 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     torn = (folder / "torn.safetensors").read_bytes()
     (folder / "torn.safetensors").write_bytes(torn[:200])
     names = {
-        "text.npz": "is not one",
+        "text.npz": "Python objects",
         "text.safetensors": "is damaged",
         "points.tsv": "got points.tsv",
         "words.csv": "Cannot read .*words.csv",
-        "empty.npz": "is not one",
-        "pickled.npz": "pickled objects",
-        "torn.npz": "is not one",
+        "empty.npz": "is damaged",
+        "pickled.npz": "holds Python objects",
+        "torn.npz": "is damaged",
         "flipped.npz": "damaged",
         "torn.safetensors": "is damaged",
         "nothing.npz": "does not exist",
-        ".": "got the folder",
+        ".": "is not a file",
     }
     return {name: (folder / name, pattern) for name, pattern in names.items()}
 
@@ -114,3 +115,36 @@ def test_bad_csv_files_give_one_clear_line(tmp_path: Path, text: str, pattern: s
     assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match="does not exist"):
         read_samples(tmp_path / "other.csv")
+
+
+def test_a_monitor_goes_on_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    with nclab.Monitor(network(norm=False), preset="full") as whole:
+        for number, (inputs, labels) in enumerate(batches()):
+            whole.observe(labels)
+            whole.model(inputs)
+            if number == 2:
+                write_tree(file, whole.state_dict())
+        whole.epoch_end()
+    with nclab.Monitor(network(norm=False), preset="full") as again:
+        again.load_state_dict(read_tree(file))
+        for inputs, labels in batches()[3:]:
+            again.observe(labels)
+            again.model(inputs)
+        again.epoch_end()
+    for ours, theirs in zip(again.history.rows, whole.history.rows, strict=True):
+        assert ours["samples"] == theirs["samples"] == 60
+        assert ours["cdnv"] == pytest.approx(theirs["cdnv"], rel=1e-10)
+
+
+def test_layers_of_any_name_survive(tmp_path: Path) -> None:
+    state = {"layers": {"tensor": {"tensor": [1, None, "x"]}}, "empty": {}}
+    write_tree(tmp_path / "state", state)
+    assert read_tree(tmp_path / "state") == state
+
+
+@pytest.mark.parametrize("content", [b"", b"not tensors", b"\x08" + bytes(7) + b"{}      "])
+def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "state").write_bytes(content)
+    with pytest.raises(nclab.NclabError, match=r"state of a measurement in .*state, got a damaged"):
+        read_tree(tmp_path / "state")

@@ -21,11 +21,8 @@ GROUND = {
     "compute",
     "errors",
     "files",
-    "folders",
-    "frame",
     "plugins",
     "progress",
-    "tensor_trees",
     "text",
 }
 """Top-level modules that every package may import."""

@@ -1,18 +1,21 @@
-"""Arrays in .npz, .safetensors, .npy and .csv files, by their usual names; never a pickle."""
+"""Arrays and tensors in files: .npz, .safetensors, .npy and .csv; never a pickle."""
 
 import contextlib
-import functools
+import json
 import os
 import warnings
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nclab.errors import DataError, MissingExtra
+from nclab.errors import DataError, MissingExtra, NclabError
+from nclab.files import write_whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FEATURES = ("features", "X", "inputs")
 """Names of an array of features."""
@@ -33,6 +36,10 @@ CONVERT = """\
     save_file({{"features": part["features"], "labels": part["labels"]}}, {new!r})"""
 LARGEST_INTEGER = 2**53
 """Largest size up to which float64 holds every integer."""
+_PLAIN = "nclab"
+"""Key of the metadata under which `write_tree` stores the plain values as JSON."""
+_TENSOR = "tensor"
+"""Key of the placeholder that stands for a tensor in this JSON."""
 
 
 class Arrays(Mapping[str, Any]):
@@ -40,7 +47,7 @@ class Arrays(Mapping[str, Any]):
 
     def __init__(self, names: Iterable[str], read: Callable[[str], Any]) -> None:
         self._names = list(names)
-        self._read = functools.cache(read)
+        self._read = read
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._names:
@@ -69,16 +76,15 @@ def read_arrays(path: str | os.PathLike[str]) -> Arrays:
     ['X', 'y']
     """
     file = Path(path)
-    if file.is_dir():
-        raise DataError(f"Expected {KNOWN}, got the folder {file}.")
-    if not file.exists():
-        raise DataError(f"Expected {KNOWN}, but {file} does not exist.")
     if not file.is_file():
-        raise DataError(f"Expected {KNOWN}, but {file} is not a regular file.")
+        problem = "is not a file" if file.exists() else "does not exist"
+        raise DataError(f"Expected {KNOWN}, but {file} {problem}.")
     if file.suffix == ".npz":
-        return _read_npz(file)
+        with _open_npz(file) as archive:
+            return Arrays(archive.files, lambda name: _read_npz(file, name))
     if file.suffix == ".safetensors":
-        return _read_safetensors(file)
+        with _open_safetensors(file) as archive:
+            return Arrays(archive.keys(), lambda name: _read_safetensors(file, name))
     if file.suffix == ".npy":
         return Arrays(FEATURES[:1], lambda _: read_npy(file))
     if file.suffix == ".csv":
@@ -136,7 +142,24 @@ def reject_pickle(file: Path) -> NoReturn:
     raise DataError(f"Expected a file without pickle, got {file.name}. Convert it:\n{lines}")
 
 
-# numpy
+@contextlib.contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    """Turn every error of a library on a damaged or hostile file into a DataError."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+        elif isinstance(error, MemoryError):
+            reason = "its arrays do not fit into memory"
+        elif "pickle" in str(error) or "Python objects" in str(error):
+            reason = "it holds Python objects, which can run code. Save arrays of numbers"
+        else:
+            message = (str(error) or type(error).__name__).splitlines()[0]
+            reason = f"it is damaged ({message:.200})"
+        raise DataError(f"Cannot read {file}: {reason}.") from error
 
 
 def read_npy(file: Path, *, mapped: bool = False) -> NDArray[Any]:
@@ -148,27 +171,20 @@ def read_npy(file: Path, *, mapped: bool = False) -> NDArray[Any]:
             return _native(_checked(np.load(stream, allow_pickle=False), file))
 
 
-def _read_npz(file: Path) -> Arrays:
-    if not zipfile.is_zipfile(file):
-        raise DataError(f"Expected a .npz archive, but {file} is not one (or is cut short).")
-
-    def read(name: str) -> NDArray[Any]:
-        with _npz(file) as archive:
-            return _native(_checked(archive[name], file))
-
-    with _npz(file) as archive:
-        return Arrays(archive.files, read)
+def _read_npz(file: Path, name: str) -> NDArray[Any]:
+    with _open_npz(file) as archive:
+        return _native(_checked(archive[name], file))
 
 
 @contextlib.contextmanager
-def _npz(file: Path) -> Iterator[Any]:
+def _open_npz(file: Path) -> Iterator[Any]:
     """Open an archive. The file is opened here, as numpy does not close it after an error."""
-    with (
-        _readable(file),
-        file.open("rb") as stream,
-        np.load(stream, allow_pickle=False) as archive,
-    ):
-        yield archive
+    with _readable(file), file.open("rb") as stream:
+        archive = np.load(stream, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise DataError(f"Expected a .npz archive, but {file} is a single array.")
+        with archive:
+            yield archive
 
 
 def _checked(array: Any, file: Path) -> NDArray[Any]:
@@ -184,67 +200,22 @@ def _native(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-@contextlib.contextmanager
-def _readable(file: Path) -> Iterator[None]:
-    """Turn every error of a library on a damaged or hostile file into a DataError."""
-    try:
-        yield
-    except DataError:
-        raise
-    except OSError as error:
-        raise DataError(f"Cannot read {file}: {error.strerror or error}.") from error
-    except MemoryError as error:
-        raise DataError(f"Cannot read {file}: its arrays do not fit into memory.") from error
-    except Exception as error:
-        message = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if "allow_pickle" in message or "Python objects" in message:
-            raise DataError(
-                f"Expected plain numeric arrays, but {file} holds pickled objects, which could run "
-                "code. Save the arrays with a numeric dtype."
-            ) from error
-        raise DataError(f"Cannot read {file}: it is damaged ({message:.200}).") from error
-
-
-# safetensors
-
-
-def _read_safetensors(file: Path) -> Arrays:
-    def read(name: str) -> Any:
-        with _open_safetensors(file) as archive:
-            return check_precision(archive.get_tensor(name), file)
-
+def _read_safetensors(file: Path, name: str) -> "Tensor":
+    """Return a tensor; raise for floating-point numbers of 8 bits or fewer."""
     with _open_safetensors(file) as archive:
-        return Arrays(archive.keys(), read)
+        tensor: Tensor = archive.get_tensor(name)
+    if tensor.dtype.is_floating_point and tensor.dtype.itemsize < 2:
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise DataError(f"Expected numbers of 16 bits or more in {file}, got {kind}. Convert them.")
+    return tensor
 
 
 @contextlib.contextmanager
 def _open_safetensors(file: Path) -> Iterator[Any]:
-    """Open a safetensors file; its errors become DataErrors."""
     from safetensors import safe_open
 
     with _readable(file), safe_open(file, framework="pt") as archive:
         yield archive
-
-
-def check_precision(tensor: Any, source: object) -> Any:
-    """Return a tensor; raise for floating-point numbers of 8 bits or fewer.
-
-    >>> import torch
-    >>> check_precision(torch.ones(2), "f.safetensors")
-    tensor([1., 1.])
-    """
-    import torch
-
-    known = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-    if tensor.dtype.is_floating_point and tensor.dtype not in known:
-        kind = str(tensor.dtype).removeprefix("torch.")
-        raise DataError(
-            f"Expected numbers of 16 bits or more in {source}, got {kind}. Convert them."
-        )
-    return tensor
-
-
-# csv
 
 
 def read_csv(file: Path) -> tuple[Any, Any]:
@@ -258,9 +229,6 @@ def read_csv(file: Path) -> tuple[Any, Any]:
     >>> inputs, labels = read_csv(file)
     >>> inputs.tolist(), labels.tolist()
     ([[0.5, 2.0], [1.5, 3.0]], [1, 0])
-    >>> _ = file.write_text("0.5,2,cat\\n1.5,3,dog\\n")
-    >>> read_csv(file)[1].tolist()
-    ['cat', 'dog']
     """
     if not file.is_file():
         raise DataError(f"Expected a .csv file, but {file} does not exist.")
@@ -271,12 +239,12 @@ def read_csv(file: Path) -> tuple[Any, Any]:
             f"of {table.shape[1] or 1}."
         )
     inputs = table.drop(columns=table.columns[column])
-    for number, name in enumerate(inputs.columns):
+    for number, name in enumerate(inputs.columns, start=1):
         if inputs[name].dtype.kind not in "iuf":
-            words = [word for word in inputs[name] if not _is_number(str(word))]
+            words = [str(word) for word in inputs[name] if not _is_number(str(word))]
             raise DataError(
-                f"Cannot read {file}: expected numbers in column {number + 1}, got "
-                f"{str((words or [''])[0])!r:.60}."
+                f"Cannot read {file}: expected numbers in column {number}, got "
+                f"{(words or [''])[0]!r:.60}."
             )
     return inputs.to_numpy(np.float64), _labels(table, column, file)
 
@@ -287,14 +255,14 @@ def _csv_table(file: Path, is_header: Callable[[list[str]], bool]) -> tuple[Any,
         import pandas
     except ImportError as error:
         raise MissingExtra("A .csv file", package="pandas", extra="notebook") from error
-    with _readable(file), file.open(encoding="utf-8-sig") as lines:
-        first = [cell.strip().strip('"') for cell in lines.readline().split(",")]
-    has_names = is_header(first)
-    known = [index for index, name in enumerate(first) if has_names and name in LABEL_COLUMNS]
-    column = known[0] if known else len(first) - 1
     with _readable(file), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # newer versions of pandas deprecate float_precision
         warnings.simplefilter("error", pandas.errors.ParserWarning)  # rows that are too long
+        with file.open(encoding="utf-8-sig") as lines:
+            first = [cell.strip().strip('"') for cell in lines.readline().split(",")]
+        has_names = is_header(first)
+        known = [index for index, name in enumerate(first) if has_names and name in LABEL_COLUMNS]
+        column = known[0] if known else len(first) - 1
         try:
             table = pandas.read_csv(
                 file,
@@ -340,3 +308,59 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def write_tree(path: Path, state: Mapping[str, Any]) -> None:
+    """Write nested dictionaries and lists of tensors and plain values to one safetensors file.
+
+    >>> import tempfile, torch
+    >>> file = Path(tempfile.mkdtemp()) / "state"
+    >>> write_tree(file, {"steps": 3, "sums": {"fc.0": torch.ones(2)}})
+    >>> read_tree(file)
+    {'steps': 3, 'sums': {'fc.0': tensor([1., 1.])}}
+    """
+    from safetensors.torch import save
+
+    tensors: dict[str, Tensor] = {}
+    plain = _extract_tensors(state, tensors)
+    write_whole(path, save(tensors, metadata={_PLAIN: json.dumps(plain)}))
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """Return the nested dictionaries that `write_tree` wrote."""
+    try:
+        with _open_safetensors(path) as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            plain = json.loads(file.metadata()[_PLAIN])
+            return dict(_insert_tensors(plain, tensors))
+    except DataError as error:
+        raise NclabError(
+            f"Expected the saved state of a measurement in {path}, got a damaged file. Delete the "
+            "file to start again."
+        ) from error
+
+
+def _extract_tensors(value: Any, tensors: "dict[str, Tensor]") -> Any:
+    """Return the value with placeholders for its tensors; collect these in `tensors`."""
+    from torch import Tensor
+
+    if isinstance(value, Tensor):
+        name = str(len(tensors))
+        tensors[name] = value.detach().cpu().contiguous()
+        return {_TENSOR: name}
+    if isinstance(value, Mapping):
+        return {key: _extract_tensors(item, tensors) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_extract_tensors(item, tensors) for item in value]
+    return value
+
+
+def _insert_tensors(value: Any, tensors: "Mapping[str, Tensor]") -> Any:
+    """Return the value with tensors in place of their placeholders."""
+    if isinstance(value, dict):
+        if set(value) == {_TENSOR} and isinstance(value[_TENSOR], str):
+            return tensors[value[_TENSOR]]
+        return {key: _insert_tensors(item, tensors) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_insert_tensors(item, tensors) for item in value]
+    return value

@@ -1,17 +1,21 @@
-"""Safe reading and writing of files: writes are atomic, reads are bounded and follow no links.
+"""Safe reading and writing of files and folders.
 
-Reading files that somebody else may have written has four dangers: a FIFO blocks for ever, a device
-may do anything, a link may lead outside the folder, and a sparse file of terabytes costs nothing to
-create. `open_regular` is the one safe way to open such files.
+Writes are atomic: after a crash, the old content or the new one is there. Files that somebody else
+may have written are opened with `open_regular`: a pipe would block for ever, a link may lead
+outside the folder, and a sparse file of terabytes costs nothing to create.
 """
 
 import contextlib
 import errno
+import fcntl
+import json
 import os
 import re
 import secrets
+import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,13 +26,8 @@ MAX_BYTES = 1 << 26
 _BUFFER_BYTES = 1 << 17
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_SPECIAL_FILES = {
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-"""Kinds of files that must not be replaced by a regular file."""
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}")
+"""Names of the temporary files of `write_whole`."""
 
 
 @contextlib.contextmanager
@@ -58,9 +57,8 @@ def write_whole(
     Args:
         flush: whether to wait until the content is on the disk. Without waiting, a power failure
             may lose the content; a killed process never does.
-        through_link: whether to replace the file that a link points to. By default the link
-            itself is replaced, because a link in a folder of runs may lead anywhere. Pass True for
-            a path that the user named.
+        through_link: whether to replace the file that a link points to, as for a path that the
+            user named. By default the link is replaced: in a folder of runs it may lead anywhere.
 
     >>> import tempfile, pathlib
     >>> target = pathlib.Path(tempfile.mkdtemp()) / "note.txt"
@@ -68,11 +66,9 @@ def write_whole(
     >>> target.read_bytes()
     b'all of it'
     """
-    named = Path(path)
-    target = resolve_output(named) if through_link else named
+    target = check_output(path) if through_link else Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-    with translate_os_errors("write", named):
-        _refuse_special_file(target, named)
+    with translate_os_errors("write", path):
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(handle, "wb") as stream:
@@ -88,29 +84,18 @@ def write_whole(
         flush_folder(target.parent)
 
 
-def resolve_output(path: Path, advice: str = "Name another file.") -> Path:
-    """Return the file that an output path of the user stands for, with links resolved.
+def check_output(path: str | os.PathLike[str]) -> Path:
+    """Return the file to which an output path of the user leads; raise if it is no regular file.
 
-    >>> resolve_output(Path("/dev/null"), "Name a file.")
+    >>> check_output("/dev/null")
     Traceback (most recent call last):
-    nclab.errors.DataError: Expected a file to write, got /dev/null, which is a device. Name a file.
+    nclab.errors.DataError: Expected a file to write, got /dev/null, which is not a regular file.
     """
     with translate_os_errors("write", path):
         target = Path(os.path.realpath(path))
-        if target.is_symlink():
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        _refuse_special_file(target, path, advice)
+        if os.path.lexists(target) and not target.is_file():
+            raise DataError(f"Expected a file to write, got {path}, which is not a regular file.")
     return target
-
-
-def _refuse_special_file(target: Path, named: Path, advice: str = "Name another file.") -> None:
-    """Raise if a pipe, a socket or a device would be replaced."""
-    try:
-        kind = _SPECIAL_FILES.get(stat.S_IFMT(os.lstat(target).st_mode))
-    except FileNotFoundError:
-        return
-    if kind is not None:
-        raise DataError(f"Expected a file to write, got {named}, which is {kind}. {advice}")
 
 
 def delete(path: Path, kind: type[NclabError] = DataError) -> None:
@@ -123,7 +108,7 @@ def remove_leftovers(folder: Path, names: Iterable[str]) -> None:
     """Delete temporary files of killed calls of `write_whole`; `names` may be patterns."""
     for name in names:
         for path in folder.glob(f".{name}.*"):
-            if re.fullmatch(r"[0-9a-f]{12}", path.name.rpartition(".")[2]):
+            if _TEMPORARY.fullmatch(path.name):
                 delete(path)
 
 
@@ -141,19 +126,21 @@ def open_regular(path: Path, *, root: Path | None = None) -> BinaryIO:
     """Open a regular file for reading; raise `OSError` for pipes, devices, folders and links.
 
     With `root`, links below that folder are never followed, even if somebody replaces a folder by
-    a link in the meantime.
+    a link in the meantime. Without it, they are followed.
 
     >>> open_regular(Path("/dev/null"))
     Traceback (most recent call last):
     OSError: [Errno 22] it is not a regular file: '/dev/null'
     """
     if root is None:
-        return _open_in(None, os.fspath(path), path)
-    folder = _open_folder(path.parent, root)
-    try:
-        return _open_in(folder, path.name, path)
-    finally:
-        os.close(folder)
+        descriptor = os.open(path, _FILE_FLAGS)
+    else:
+        with _open_folder(path.parent, root) as folder:
+            descriptor = _open_below(path.name, _FILE_FLAGS, folder, path)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return os.fdopen(descriptor, "rb", buffering=_BUFFER_BYTES)
 
 
 def read_regular(path: Path, *, root: Path | None = None, max_bytes: int = MAX_BYTES) -> bytes:
@@ -162,8 +149,6 @@ def read_regular(path: Path, *, root: Path | None = None, max_bytes: int = MAX_B
     >>> import tempfile
     >>> note = Path(tempfile.mkdtemp()) / "note"
     >>> _ = note.write_bytes(b"12345")
-    >>> read_regular(note)
-    b'12345'
     >>> read_regular(note, max_bytes=4)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     OSError: [Errno 27] it is larger than the limit of 4 bytes: ...
@@ -185,62 +170,135 @@ def list_folder(folder: Path, *, root: Path) -> dict[str, int]:
     [('a', True)]
     """
     modes = {}
-    descriptor = _open_folder(folder, root)
-    try:
-        with os.scandir(descriptor) as entries:
-            for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # deleted a moment ago
-                    modes[entry.name] = entry.stat(follow_symlinks=False).st_mode
-    finally:
-        os.close(descriptor)
+    with _open_folder(folder, root) as descriptor, os.scandir(descriptor) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # deleted a moment ago
+                modes[entry.name] = entry.stat(follow_symlinks=False).st_mode
     return dict(sorted(modes.items()))
 
 
-def _open_folder(path: Path, root: Path) -> int:
-    """Return the descriptor of a folder at or below `root`; walk there without following links."""
+@contextlib.contextmanager
+def _open_folder(path: Path, root: Path) -> Iterator[int]:
+    """Yield the descriptor of a folder at or below `root`; no link below `root` is followed."""
     if ".." in path.parts[len(root.parts) :] or not path.is_relative_to(root):
         raise OSError(errno.EACCES, f"it lies outside {root}", str(path))
     descriptor = os.open(root, _FOLDER_FLAGS)
-    for part in path.relative_to(root).parts:
-        try:
-            below = os.open(part, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=descriptor)
-        except OSError as error:
-            raise _explain_link(error, part, descriptor, path) from None
-        finally:
+    try:
+        for part in path.relative_to(root).parts:
+            below = _open_below(part, _FOLDER_FLAGS, descriptor, path)
             os.close(descriptor)
-        descriptor = below
-    return descriptor
-
-
-def _open_in(folder: int | None, name: str, path: Path) -> BinaryIO:
-    """Open a regular file in an open folder; without a folder, links are followed."""
-    flags = _FILE_FLAGS if folder is None else _FILE_FLAGS | os.O_NOFOLLOW
-    try:
-        # Check before opening: opening a device may already have an effect.
-        _require_regular(os.stat(name, dir_fd=folder, follow_symlinks=folder is None), path)
-        descriptor = os.open(name, flags, dir_fd=folder)
-    except OSError as error:
-        raise _explain_link(error, name, folder, path) from None
-    try:
-        _require_regular(os.fstat(descriptor), path)  # it may have been replaced in between
-    except BaseException:
+            descriptor = below
+        yield descriptor
+    finally:
         os.close(descriptor)
-        raise
-    return os.fdopen(descriptor, "rb", buffering=_BUFFER_BYTES)
 
 
-def _require_regular(status: os.stat_result, path: Path) -> None:
-    if stat.S_ISLNK(status.st_mode):
-        raise OSError(errno.ELOOP, "it is a link, which is not followed", str(path))
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+def _open_below(name: str, flags: int, folder: int, path: Path) -> int:
+    """Return the descriptor of an entry of an open folder; raise if it is a link."""
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError as error:
+        reason = error.strerror
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            reason = f"{name} is a link, which is not followed, or not a folder"
+        raise OSError(error.errno, reason, str(path)) from None
 
 
-def _explain_link(error: OSError, name: str, folder: int | None, path: Path) -> OSError:
-    """Return an error that names the link if opening a link failed; else the same error."""
-    message = error.strerror
-    if error.errno in (errno.ELOOP, errno.ENOTDIR) and folder is not None:
-        with contextlib.suppress(OSError):
-            if stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
-                message = f"{name} is a link, which is not followed"
-    return OSError(error.errno, message, str(path))
+@dataclass(frozen=True)
+class FolderMark:
+    """A small JSON file by which nclab recognises the folders that it has written."""
+
+    name: str
+    content: Mapping[str, str]
+    """Entries of the JSON file; another program may use the same file name."""
+    folders: Collection[str]
+    """Subfolders that nclab replaces with all their content; they exist even if they are empty."""
+    pages: Collection[str] = ()
+    """Files next to the subfolders that nclab replaces."""
+
+    def check(self, target: Path) -> None:
+        """Raise unless the target is new, empty or an earlier folder of ours."""
+        with translate_os_errors("write to the folder", target, NclabError):
+            if not target.exists() or not any(target.iterdir()):
+                return
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+            entries = json.loads(read_regular(target / self.name, root=target))
+            if self.content.items() <= dict(entries).items():
+                return
+        raise NclabError(
+            f"Expected a new or empty folder or an earlier report, but {target} has other files "
+            "in it. Pass another folder with --out."
+        )
+
+
+def replace_folder(target: Path, files: Mapping[str, bytes], mark: FolderMark) -> None:
+    """Write a folder with these files; an earlier folder with the same mark is replaced.
+
+    Readers see the old folder or the new one, never a mixture. What the user has put next to the
+    subfolders and pages of the mark is moved to the new folder. If the writer is killed, the next
+    writer cleans up.
+
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "report"
+    >>> mark = FolderMark("mark", {"format": "mine"}, folders=["a"])
+    >>> replace_folder(target, {"a/b.html": b"1"}, mark)
+    >>> replace_folder(target, {"a/c.html": b"2"}, mark)
+    >>> sorted(path.name for path in target.rglob("*"))
+    ['a', 'c.html', 'mark']
+    """
+    named, target = target, Path(os.path.realpath(target))
+    mark.check(target)
+    with translate_os_errors("write to the folder", named, NclabError):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.parent):
+            _clean_up(target, mark)
+            new = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+            old = target.with_name(f"{new.name}.old")
+            try:
+                for name in mark.folders:
+                    (new / name).mkdir(parents=True, exist_ok=True)
+                content = json.dumps(dict(mark.content)).encode()
+                for name, text in {mark.name: content, **files}.items():
+                    (new / name).parent.mkdir(parents=True, exist_ok=True)
+                    (new / name).write_bytes(text)
+                if target.exists():
+                    shutil.copymode(target, new)
+                    os.rename(target, old)
+                os.rename(new, target)
+            except BaseException:
+                shutil.rmtree(new, ignore_errors=True)
+                if old.exists():
+                    os.rename(old, target)
+                raise
+            _clean_up(target, mark)
+
+
+def _clean_up(target: Path, mark: FolderMark) -> None:
+    """Finish what an earlier writer has begun: its folders next to the target disappear.
+
+    A folder `.<name>.<12 digits>` is a new version that was never finished. With the ending `.old`
+    it is the version before the last replacement; the user's files in it move to the target.
+    """
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{12}}(\.old)?")
+    ours = {mark.name, *mark.pages, *(name.split("/")[0] for name in mark.folders)}
+    for leftover in list(target.parent.iterdir()):
+        match = pattern.fullmatch(leftover.name)
+        if match and match[1] and not target.exists():
+            os.rename(leftover, target)
+        elif match:
+            for path in leftover.iterdir() if match[1] else ():
+                if path.name not in ours and not os.path.lexists(target / path.name):
+                    os.rename(path, target / path.name)
+            shutil.rmtree(leftover)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time replace folders in this folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -4,10 +4,15 @@ import html
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from html.entities import html5
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from nclab.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 WIDTH = 100
 """Width of a table in characters, if the output is not a terminal."""
@@ -73,7 +78,6 @@ def printable(text: str) -> str:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
 
 
-FUNCTIONS = ("log", "exp", "max", "min", "sup", "inf", "arg", "cos", "diag", "sign")
 SYMBOLS = {
     "varepsilon": "ε",
     "varphi": "φ",
@@ -81,95 +85,82 @@ SYMBOLS = {
     "infty": "∞",
     "top": "ᵀ",
     "|": "‖",
-    "{": "{",
-    "}": "}",
-    "dots": "…",
-    "ldots": "…",
-    ",": " ",
-    ";": " ",
-    "quad": " ",
-    "!": "",
-    "left": "",
-    "right": "",
-    "bigl": "",
-    "bigr": "",
+    **dict.fromkeys(("dots", "ldots"), "…"),
+    **dict.fromkeys((",", ";", "quad"), " "),
 }
 """Plain text of TeX commands whose names are not those of HTML entities."""
 RELATIONS = frozenset("·×≤≥≠≈∼∝→↦∈≪≫±≡")
 """Symbols that are set between spaces."""
 ACCENTS = {"bar": "\u0304", "tilde": "\u0303", "hat": "\u0302", "dot": "\u0307"}
-SUPERSCRIPTS = str.maketrans("0123456789+−=()niT", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀ")
+SUPERSCRIPTS = str.maketrans("0123456789+−=()niTᵀ′", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵀ′")
 SUBSCRIPTS = str.maketrans("0123456789+−=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ")
+_FIRST_GROUP = 0xE000
+"""Code of the private character that stands for the first group in braces."""
 
 
 def plain_math(text: str) -> str:
     r"""Return a text with the formulas between dollars in plain Unicode, for the terminal.
 
-    Commands that are not known stay as they are.
-
     >>> plain_math(r"at least $-\frac{1}{C-1} + \sqrt{2\epsilon}$, $\|\bar h_1\| \le x^2$, 5$")
     'at least −1/(C−1) + √(2ε), ‖h̄₁‖ ≤ x², 5$'
-    >>> plain_math(r"$\log(1 + \lambda e^{\alpha\beta})$ of $h_{c,i}$ and $\unknown$")
-    'log(1 + λe^(αβ)) of h_(c,i) and \\unknown'
+    >>> plain_math(r"$\log(1 + \lambda e^{\alpha\beta})$ of $h_{c,i}$")
+    'log(1 + λe^(αβ)) of h_(c,i)'
     """
     return re.sub(r"\$([^$\n]+)\$", lambda match: _plain_formula(match[1]), text)
 
 
 def _plain_formula(formula: str) -> str:
-    """Return a TeX formula as plain text; a space that only ends a command is dropped."""
-    tokens = iter(re.findall(r"\\[A-Za-z]+(?: (?=[\w\\({]))?|\\.|.", formula))
-    return re.sub(r" +(?=[ )])|(?<=\() +", "", _plain_group(tokens)).strip()
+    """Return a TeX formula as plain text; every group in braces becomes one private character."""
+    formula = formula.replace("-", "−").replace("'", "′")
+    formula = formula.replace(r"\{", "\\lbrace ").replace(r"\}", "\\rbrace ")
+    formula = re.sub(r"\\(!|(left|right|bigl|bigr|text|mathrm|operatorname)\b ?)", "", formula)
+    groups: list[str] = []
+    while match := re.search(r"\{([^{}]*)\}", formula):
+        groups.append(_plain_group(match[1], groups))
+        character = chr(_FIRST_GROUP + len(groups) - 1)
+        formula = formula[: match.start()] + character + formula[match.end() :]
+    return _plain_group(formula, groups)
 
 
-def _plain_group(tokens: Iterator[str]) -> str:
-    """Return the tokens up to the end of a group as plain text."""
-    text = ""
-    after_fraction = False
-    for token in tokens:
-        if token == "}":
-            break
-        part = _plain_token(token, tokens)
-        if after_fraction and re.match(r"[\w(√]", part):
-            text += "·"  # so that the factor is not read as part of the denominator
-        elif re.search(r"[a-z]{2}$", text) and part[:1].isalpha() and token.startswith("\\"):
-            text += " "  # between the name of a function and its argument, as in log x
-        after_fraction = (after_fraction and not part) or token in (r"\frac", r"\tfrac")
-        text += part
-    return text
+def _plain_group(formula: str, groups: list[str]) -> str:
+    """Return a formula without braces as plain text."""
 
+    def expand(character: str) -> str:
+        index = ord(character) - _FIRST_GROUP
+        return groups[index] if 0 <= index < len(groups) else character
 
-def _plain_token(token: str, tokens: Iterator[str]) -> str:
-    """Return a token with its arguments as plain text."""
+    def symbol(match: re.Match[str]) -> str:
+        name = match[1]
+        if name in ("frac", "tfrac", "sqrt", *ACCENTS):
+            return match[0].rstrip()
+        text = SYMBOLS.get(name, html5.get(f"{name};", name))
+        is_before_word = re.match(r"[\w\ue000-\uf8ff]", match.string[match.end() :])
+        if text in RELATIONS:
+            return f" {text} "
+        return f"{text} " if text == name and is_before_word else text  # as in log x
 
-    def argument() -> str:
-        return _plain_token(next((token for token in tokens if token != " "), ""), tokens)
+    def script(match: re.Match[str]) -> str:
+        mark, text = match[1], expand(match[2])
+        characters = SUPERSCRIPTS if mark == "^" else SUBSCRIPTS
+        if all(ord(character) in characters for character in text):
+            return text.translate(characters)
+        return f"{mark}{text}" if len(text) == 1 else f"{mark}({text})"
 
-    if token == "{":
-        return _plain_group(tokens)
-    if token in ("^", "_"):
-        script, characters = argument(), SUPERSCRIPTS if token == "^" else SUBSCRIPTS
-        if script in ("ᵀ", "′") or all(ord(character) in characters for character in script):
-            return script.translate(characters)
-        return token + (script if len(script.rstrip("′")) == 1 else f"({script})")
-    if not token.startswith("\\"):
-        return {"-": "−", "'": "′"}.get(token, token)
-    name = token[1:].rstrip()
-    if name in ("frac", "tfrac"):
-        numerator, denominator = argument(), argument()
-        if re.search(r"[+−/=± ]", numerator):
-            numerator = f"({numerator})"
-        return f"{numerator}/{_bracketed(denominator)}"
-    if name == "sqrt":
-        return "√" + _bracketed(argument())
-    if name in ACCENTS:
-        letters = argument()
-        return letters[:1] + ACCENTS[name] + letters[1:]
-    if name in ("text", "mathrm", "operatorname"):
-        return argument()
-    if name in FUNCTIONS:
-        return token[1:]
-    symbol = SYMBOLS.get(name, html5.get(f"{name};", token))
-    return f" {symbol} " if symbol in RELATIONS else symbol
+    def fraction(match: re.Match[str]) -> str:
+        above, below = expand(match[1]), expand(match[2])
+        above = f"({above})" if re.search(r"[+−/=± ]", above) else above
+        return f"{above}/{_bracketed(below)}\uf8ff"
+
+    formula = re.sub(r"\\([A-Za-z]+|.)(?: (?=[\w\\(\ue000-\uf8ff]))?", symbol, formula)
+    formula = re.sub(
+        r"\\(bar|tilde|hat|dot)(.)", lambda match: expand(match[2]) + ACCENTS[match[1]], formula
+    )
+    formula = re.sub(r"([_^])(.)", script, formula)
+    formula = re.sub(r"\\sqrt(.)", lambda match: f"√{_bracketed(expand(match[1]))}", formula)
+    formula = re.sub(r"\\t?frac(.)(.)", fraction, formula)
+    formula = re.sub("\uf8ff(?=[\\w(√])", "·", "".join(map(expand, formula)))
+    formula = formula.replace("\uf8ff", "")
+    return re.sub(r" +(?=[ ),])|(?<=\() +", "", formula).strip()
 
 
 def _bracketed(text: str) -> str:
@@ -230,46 +221,8 @@ def _plain_console(stream: StringIO, width: int) -> Any:
     return Console(file=stream, width=width, force_jupyter=False, **options)
 
 
-def as_html(renderable: Any) -> str:
-    """Return a rich renderable as HTML for a notebook: tables as tables, lines as paragraphs.
-
-    >>> as_html("1 < [bold]2[/bold]")
-    '<p>1 &lt; 2</p>'
-    """
-    from rich.console import Group
-    from rich.table import Table
-
-    while hasattr(renderable, "__rich__"):
-        renderable = renderable.__rich__()
-    if isinstance(renderable, Group):
-        return "".join(map(as_html, renderable.renderables))
-    if not isinstance(renderable, Table):
-        lines = _without_markup(renderable).splitlines()
-        return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
-    alignments = ["right" if c.justify == "right" else "left" for c in renderable.columns]
-
-    def row_html(tag: str, cells: Iterable[Any]) -> str:
-        columns = zip(alignments, map(_without_markup, cells), strict=True)
-        styled = (
-            f'<{tag} style="text-align:{alignment}">{html.escape(cell)}</{tag}>'
-            for alignment, cell in columns
-        )
-        return f"<tr>{''.join(styled)}</tr>"
-
-    head = row_html("th", (column.header for column in renderable.columns))
-    rows = zip(*(column.cells for column in renderable.columns), strict=True)
-    body = "".join(row_html("td", row) for row in rows)
-    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
-
-
-def _without_markup(cell: Any) -> str:
-    from rich.text import Text
-
-    return Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
-
-
 class Printed:
-    """Base class for objects with `__rich__`: text at the prompt, tables in a notebook."""
+    """Base class for objects with `__rich__`, which is shown at the prompt and in a notebook."""
 
     def __str__(self) -> str:
         return as_text(self)
@@ -277,4 +230,19 @@ class Printed:
     __repr__ = __str__  # all fields in a row would fill the screen
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def as_frame(
+    rows: Iterable[Mapping[str, Any]], *, index: Sequence[str] | None = None
+) -> "DataFrame":
+    """Return a pandas table with one row per mapping.
+
+    >>> as_frame([{"cdnv": 0.5}, {"cdnv": 0.25}])["cdnv"].tolist()
+    [0.5, 0.25]
+    """
+    try:
+        from pandas import DataFrame
+    except ImportError as error:
+        raise MissingExtra("to_frame()", package="pandas", extra="notebook") from error
+    return DataFrame([dict(row) for row in rows], index=index)

@@ -7,6 +7,7 @@ import resource
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -189,7 +190,7 @@ def test_a_folder_that_may_not_be_read_is_said(
         hostile.run(tmp_path / "runs" / name / "run")
     open_folder = files._open_folder
 
-    def refused(path: Path, root: Path) -> int:
+    def refused(path: Path, root: Path) -> AbstractContextManager[int]:
         if path.name == "closed":  # root may read it, whatever its mode
             raise PermissionError(13, "Permission denied", str(path))
         return open_folder(path, root)

@@ -48,7 +48,7 @@ def command(
 
     Training curves: [bold]nclab export runs/ --records epoch --out epochs.parquet[/bold]
     """
-    from nclab.files import resolve_output
+    from nclab.files import check_output
     from nclab.records.export import FORMATS, encoded, record_rows, write_rows
     from nclab.records.read import LeftOut
     from nclab.text import printable
@@ -59,7 +59,7 @@ def command(
         raise NclabError(f"Expected at least one kind in --records, got {records!r}.")
     kind = _format(out, form, as_json, FORMATS)
     if out is not None:  # check the file before reading the runs
-        resolve_output(out, "Name another file, or leave --out out to print.")
+        check_output(out)
     left_out: list[LeftOut] = []
     rows = record_rows(folder, kinds=kinds, left_out=left_out)
     for item in left_out:

@@ -11,7 +11,6 @@ from torch import Tensor
 from nclab import metrics
 from nclab.errors import DataError, NclabError
 from nclab.figures.measured import layer_picture, mini_map
-from nclab.frame import as_frame
 from nclab.measurement import theory
 from nclab.measurement.diagnosis import verdict
 from nclab.measurement.display import Displayed, html_table, metric_table, with_summary
@@ -19,7 +18,7 @@ from nclab.measurement.results import DECILES, LayerResults, Share, Strata, show
 from nclab.measurement.theory import OptimumDistance
 from nclab.metrics.catalogue import every_metric
 from nclab.metrics.target_distance import MEANINGS
-from nclab.text import number
+from nclab.text import as_frame, number
 from nclab.theory.certificates.certificate import Certificate
 from nclab.theory.targets.distance import TargetDistance
 from nclab.theory.targets.result import Target

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from nclab.errors import DataError
 from nclab.figures.measured import layer_picture, layers_picture
-from nclab.frame import as_frame
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.display import (
     Displayed,
@@ -16,6 +15,7 @@ from nclab.measurement.display import (
     with_summary,
 )
 from nclab.metrics.nc4_nearest_center import effective_depth
+from nclab.text import as_frame
 from nclab.theory.certificates.certificate import Certificate
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nclab import __version__
+from nclab.array_files import read_tree, write_tree
 from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
 from nclab.errors import DataError, NclabError
 from nclab.files import delete, remove_leftovers, translate_os_errors
@@ -32,7 +33,6 @@ from nclab.measurement.shard_workers import Plan, ReadPart, first_round, second_
 from nclab.progress import Bar, bar
 from nclab.statistics.blocks import MANY_CLASSES
 from nclab.statistics.checks import IGNORE_INDEX
-from nclab.tensor_trees import read_tree, write_tree
 
 TRIES = 3
 """How often a part is started if its process dies."""

@@ -10,13 +10,13 @@ from typing import Any, Self
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
+from nclab.array_files import read_tree, write_tree
 from nclab.errors import DataError, MissingExtra, NclabError, NclabWarning
 from nclab.features.labels import LABEL_KEYS, TOKENS
 from nclab.monitor.callbacks import Exact, MonitorCallback, measure_splits
 from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor, length_of
 from nclab.monitor.schedule import Schedule
-from nclab.tensor_trees import read_tree, write_tree
 
 try:
     from transformers import TrainerCallback

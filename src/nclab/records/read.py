@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nclab.errors import NclabWarning, RecordError
 from nclab.files import list_folder, open_regular
-from nclab.frame import as_frame
 from nclab.records.checkpoints import CHECKPOINTS
 from nclab.records.encoding import CHECKSUM_SCHEMA, MAX_LINE_BYTES, decode, line_prefix
 from nclab.records.journal import FOREIGN, JOURNAL, JournalReader, Record
 from nclab.records.manifest import MANIFEST, Manifest, read_manifest
 from nclab.records.schema import END, MEASUREMENT, State, layers_of, split_of
 from nclab.records.state import is_locked, progress_of, read_state, state_of
+from nclab.text import as_frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame

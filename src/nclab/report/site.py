@@ -15,8 +15,7 @@ from nclab.errors import NclabError, RecordError
 from nclab.figures.palette import DARK, LIGHT
 from nclab.figures.picture import AnyPanel, Forest, HeatMap, Picture, to_json
 from nclab.figures.plotly_renderer import PLOTLY_CONFIG, plotly_spec
-from nclab.files import read_regular, translate_os_errors
-from nclab.folders import FolderMark, replace_folder
+from nclab.files import FolderMark, read_regular, replace_folder, translate_os_errors
 from nclab.metrics.target_distance import MEANINGS
 from nclab.progress import track
 from nclab.records import find_runs

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from nclab.errors import NclabError
-from nclab.frame import as_frame
 from nclab.metrics.catalogue import BY_NAME
 from nclab.metrics.view import View
 from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
+from nclab.text import as_frame
 from nclab.ulpm.problem import (
     Array,
     Invariants,

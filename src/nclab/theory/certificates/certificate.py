@@ -9,8 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from nclab.frame import as_frame
-from nclab.text import Printed, number
+from nclab.text import Printed, as_frame, number
 from nclab.theory.certificates.count_aware import CountAwareBounds
 from nclab.theory.certificates.inter import MeanCosineProof
 from nclab.theory.certificates.norms_and_loss import Bound

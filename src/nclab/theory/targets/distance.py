@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.frame import as_frame
-from nclab.text import Printed, number
+from nclab.text import Printed, as_frame, number
 from nclab.theory.targets.result import Target
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from nclab.frame import as_frame
-from nclab.text import Printed, number
+from nclab.text import Printed, as_frame, number
 from nclab.theory.targets.setting import Setting
 
 if TYPE_CHECKING:
