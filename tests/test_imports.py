@@ -45,7 +45,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "engine",
         "measurement",
         "metrics",
-        "monitor",
         "records",
         "training.data",
         "training.fleet",

@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import nclab
 from nclab import plugins
 from nclab.errors import NclabWarning
 from nclab.metrics.catalogue import Metric, plugin_metrics
-from nclab.records.manifest import read_manifest
 from nclab.records.results import parse_json
 from nclab.training.data.sources import plugin_sources
 
@@ -29,7 +27,6 @@ ROOT = Path(__file__).parent.parent
 TEMPLATE = ROOT / "examples" / "plugin"
 PROGRAM = """
 import contextlib, io, json, sys
-import torch, nclab
 from nclab.cli.main import run
 
 said = []
@@ -41,12 +38,9 @@ for words in json.loads(sys.argv[1]):
         except SystemExit as stop:
             assert not stop.code, words
     said.append(out.getvalue())
-net, data = torch.nn.Linear(4, 3), [(torch.randn(30, 4), torch.arange(30) % 3)]
-with nclab.Monitor(net, alarms=[], sinks="lines:seen.jsonl") as monitor:
-    monitor.measure(data, epoch=1, step=1)
 print(json.dumps(said))
 """
-"""Program that runs several commands and a monitor, because importing torch takes long."""
+"""Program that runs several commands, because importing torch takes long."""
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +78,10 @@ def test_an_installed_plugin_works_in_every_part(
 ) -> None:
     file, runs = tmp_path / "features.npz", tmp_path / "runs"
     np.savez(file, features=np.eye(3).repeat(4, 0), labels=np.arange(3).repeat(4))
-    sweep = ["sweep", "--data", "rings", "--rings-samples", "60", "--model", "residual"]
+    sweep = ["sweep", "--data", "rings", "--rings-samples", "60"]
     sweep += ["--rate", "1e-3"]
     sweep += ["--weight-decay", "1e-3", "--epochs", "2", "--batch", "20"]
-    sweep += ["--sink", f"lines:{tmp_path}/{{run}}.jsonl", "--out", str(runs), "--json"]
+    sweep += ["--norm", "none", "--out", str(runs), "--json"]
     commands = [
         ["doctor", "--json"],
         ["measure", str(file)],
@@ -103,19 +97,12 @@ def test_an_installed_plugin_works_in_every_part(
         ("papers", "example2026", ""),
         ("papers", "nclab_papers", ""),
         ("data", "rings", ""),
-        ("models", "residual", ""),
-        ("sinks", "lines", ""),
     }
     assert "mean_modes" in table
     assert "directions that the class means use" in table
 
     [row] = json.loads(trained)
-    assert row["model"] == "residual"
     assert 1 <= row["mean_modes"] <= 2 + 1e-9  # three classes span two directions
-    assert read_manifest(runs / row["run"]).backend == "autograd"
-    last = json.loads((tmp_path / f"{row['run']}.jsonl").read_text().splitlines()[-1])
-    assert (last["step"], last["epoch"]) == (6, 2)
-    assert any(name.endswith("/mean_modes") for name in last)
 
     assert "example2026" in reproduced
     [judged] = parse_json(runs / "claims.json")["claims"]
@@ -125,8 +112,6 @@ def test_an_installed_plugin_works_in_every_part(
     shown = "\n".join(page.read_text() for page in pages)
     for texts in ("On the Spread of Noisy Classes", "Spread against noise", "mean_modes"):
         assert texts in shown
-    seen = json.loads(installed("-c", "print(open('seen.jsonl').read())"))
-    assert seen["nc/input/mean_modes"] >= 1
 
 
 @pytest.fixture
@@ -193,22 +178,3 @@ def test_bad_metrics_are_skipped_with_a_warning(offered: Any) -> None:
     assert not hasattr(collapse, "strange")
     measured()  # does not warn again
     assert [row.problem != "" for row in plugins.installed()] == [True] * 4
-
-
-@pytest.mark.filterwarnings("ignore:The plugin 'absent'")
-def test_a_sink_of_a_plugin_has_a_name(offered: Any) -> None:
-    seen: list[Any] = []
-
-    def keeper(target: str = "") -> Any:
-        if target == "bad":
-            raise KeyError("bad")
-        return 3 if target == "none" else seen.append
-
-    offered("sinks", keeper=keeper)
-    net = torch.nn.Linear(4, 3)
-    monitor = nclab.Monitor(net, sinks=["keeper", "keeper:there"], alarms=[])
-    monitor.measure([(torch.randn(9, 4), torch.arange(9) % 3)])
-    assert [event.step for event in seen] == [0, 0]
-    for texts, why in (("keeper:bad", "KeyError: 'bad'"), ("keeper:none", "got a int")):
-        with pytest.raises(nclab.NclabError, match=why):
-            nclab.Monitor(net, sinks=texts)

@@ -21,8 +21,6 @@ KINDS = {
     "metrics": "a `nclab.metrics.catalogue.Metric`, or several",
     "papers": "the package of a paper, with a `PAPER`",
     "data": "a frozen dataclass with `draw()` and `label`",
-    "models": "a function (inputs, classes) that returns a torch.nn.Module",
-    "sinks": "a function (target or nothing) that returns a callable of an Event",
 }
 """Objects that entry points name, by the kind in their group `nclab.<kind>`."""
 
@@ -42,7 +40,7 @@ class Plugin(NamedTuple):
 def plugins(kind: str) -> dict[str, Any]:
     """Return the installed plugins of a kind by name; skip broken ones with a warning.
 
-    >>> "no-such-sink" in plugins("sinks")
+    >>> "no-such-metric" in plugins("metrics")
     False
     """
     loaded: dict[str, Any] = {}
@@ -55,25 +53,6 @@ def plugins(kind: str) -> dict[str, Any]:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             skip_plugin(kind, point.name, f"{_package(point)}: {reason}")
     return loaded
-
-
-def plugin(kind: str, name: str, builtin: tuple[str, ...] = ()) -> Any:
-    """Return a plugin by name; raise with the known names, including the `builtin` ones.
-
-    >>> plugin("sinks", "mine", builtin=("console",))
-    Traceback (most recent call last):
-    nclab.errors.NclabError: Expected one of console among sinks, got 'mine'.
-    """
-    loaded = plugins(kind)
-    if name not in loaded:
-        known = ", ".join((*builtin, *loaded)) or "those of installed packages (there are none)"
-        raise NclabError(f"Expected one of {known} among {kind}, got {name!r}.")
-    return loaded[name]
-
-
-def names(kind: str) -> tuple[str, ...]:
-    """Return the names of installed plugins without importing them."""
-    return tuple(dict.fromkeys(point.name for point in _points(kind)))
 
 
 def installed() -> list[Plugin]:

@@ -167,7 +167,6 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
         (("--seeds", "2"), "got 2. Write --seeds 2, for the single seed 2, or --seeds 0:2 for 2"),
         (("--seeds", "3:1"), "--seeds first:end with up to 1000 seeds, got '3:1'"),
         (("--seeds", "-1,"), "seeds of 0 or more in --seeds, got -1"),
-        (("--sink", "lines"), "Expected a sink among console, record, tensorboard, wandb, mlflow"),
         (("--epochs", 0), "epochs of at least 1, got 0"),
         (("--samples", 129, "--batch", 64), "leave one of 1"),
         (("--samples", 3, "--classes", 4), "2 to 3 classes"),

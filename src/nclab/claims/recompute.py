@@ -17,7 +17,7 @@ from nclab.records.read import RunView, read_run
 from nclab.records.results import CLAIMS, NUMBERS, digest, read_json, read_numbers
 from nclab.records.schema import MEASUREMENT, TRAIN, layers_of, split_of
 from nclab.records.verify import Verified
-from nclab.training.sweep.recompute import remeasure
+from nclab.training.sweep.measure import remeasure
 from nclab.training.sweep.rows import TEST, summary
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-6

@@ -36,14 +36,13 @@ class Option(NamedTuple):
     help: str
     several: bool = False
     """Whether the option accepts several values, each for separate networks."""
-    extra_choices: tuple[str, ...] = ()
     """Names from plugins that the field accepts."""
 
     @property
     def choices(self) -> tuple[str, ...]:
         """Accepted words; empty unless the type is a Literal."""
         is_literal = get_origin(self.kind) is Literal
-        return (*get_args(self.kind), *self.extra_choices) if is_literal else ()
+        return get_args(self.kind) if is_literal else ()
 
     @property
     def flag(self) -> str:
@@ -73,8 +72,6 @@ class Options:
     """Paths of fields that are no options."""
     several: tuple[str, ...] = ()
     """Prefixes of the paths of fields that accept several values; "" for all."""
-    extra_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names from plugins that a field accepts, by path."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """Values from the command line by the names of the options."""
 
@@ -82,8 +79,7 @@ class Options:
         """Yield the options in the order of the fields."""
         for path, kind, default, text in _fields(self.config, self.exclude):
             name = self.names.get(path, path.rpartition(".")[2])
-            extra = self.extra_choices.get(path, ())
-            yield Option(path, name, kind, default, text, path.startswith(self.several), extra)
+            yield Option(path, name, kind, default, text, path.startswith(self.several))
 
     def build(self, **known: Any) -> Any:
         """Return the config with the first value of every option; `known` has excluded fields."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nclab import plugins
 from nclab.cli.options import Configs, Options, with_options
 from nclab.cli.shared import (
     AddressOption,
@@ -53,7 +52,6 @@ def _configs() -> dict[str, Options]:
         names={"norms": "norm", "weight_decays": "weight_decay", "layers": "measure"},
         exclude=("data", "shape.inputs", "shape.classes"),  # the data set inputs and classes
         several=("shape.", "recipe.", "selection."),
-        extra_choices={"shape.model": plugins.names("models")},
     )
     return {"sweep": models, **sources}
 
@@ -80,15 +78,6 @@ def command(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     engine: EngineOption = EngineName.local,
     address: AddressOption = None,
-    sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="<name[:target]>",
-            help="Sink that receives every measurement: console, tensorboard:logs/{run}, wandb, "
-            "mlflow or a plugin's; may be repeated. {run} and {folder} are those of each network.",
-            show_default=False,
-        ),
-    ] = None,
     out: Annotated[Path, typer.Option(metavar="<folder>", help="Folder for the runs.")] = Path(
         "runs"
     ),
@@ -131,7 +120,7 @@ def command(
                 typer.echo(str(estimate))
         if plan:
             return
-        rows = train_plan(planned, workers=workers, device=device, engine=opened, sinks=sink or ())
+        rows = train_plan(planned, workers=workers, device=device, engine=opened)
     tables = write_results(out, threshold=config.converged)
     if as_json:
         print_json(rows)
@@ -145,8 +134,6 @@ def _check_options_are_read(axes: "Axes", options: Options) -> None:
     """Raise for an option that no network of the sweep reads."""
     flags = {option.path: option.flag for option in options.all()}
     for path, (deciding, values) in axes.never_read(options.changed()).items():
-        if deciding == "shape.model":
-            continue  # a plugin may read the option
         raise NclabError(
             f"Expected {flags[path]} only with a {flags[deciding]} that uses it, got it with "
             f"{', '.join(map(str, values))}."

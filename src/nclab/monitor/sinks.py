@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO, get_args
 
-from nclab import plugins
 from nclab.errors import NclabError, NclabWarning, RecordError
 from nclab.measurement.collapse import Collapse
 from nclab.metrics.catalogue import every_metric
@@ -274,7 +273,7 @@ BUILT_IN: Mapping[str, Callable[..., Sink]] = {
 
 
 def named_sink(words: str) -> Sink:
-    """Return the sink for `name` or `name:target`: one of nclab's, or one of a plugin.
+    """Return the sink for `name` or `name:target`.
 
     >>> type(named_sink("console:loss,cdnv")).__name__
     'ConsoleSink'
@@ -283,26 +282,12 @@ def named_sink(words: str) -> Sink:
     nclab.errors.NclabError: Expected a sink among console, record, ...; got 'runs/mine'. For a...
     """
     name, colon, target = words.partition(":")
-    known = {**plugins.plugins("sinks"), **BUILT_IN}
-    if name not in known:
+    if name not in BUILT_IN:
         raise NclabError(
-            f"Expected a sink among {', '.join([*BUILT_IN, *plugins.names('sinks')])}; got "
-            f"{words!r}. For a folder of records pass 'record:FOLDER', or RecordSink(folder)."
+            f"Expected a sink among {', '.join(BUILT_IN)}; got {words!r}. For a folder of records "
+            "pass 'record:FOLDER', or RecordSink(folder)."
         )
-    arguments = [target] if colon else []
-    if name in BUILT_IN:
-        return BUILT_IN[name](*arguments)
-    try:
-        sink: Any = known[name](*arguments)
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise NclabError(f"The plugin of the sink {words!r} cannot make it ({reason}).") from error
-    if not callable(sink):
-        raise NclabError(
-            f"Expected the plugin {name!r} to give a callable that takes an Event, got "
-            f"a {type(sink).__name__}. Fix the plugin or uninstall it."
-        )
-    return sink
+    return BUILT_IN[name](*([target] if colon else []))
 
 
 def as_callables(option: str, given: Any, *, named: bool = False) -> list[Any]:

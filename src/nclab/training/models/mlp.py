@@ -8,15 +8,12 @@ from typing import Literal, Self, get_args
 import torch
 from torch import Tensor, nn
 
-from nclab import plugins
 from nclab.errors import ModelError
 
 Norm = Literal["affine", "plain", "none"]
 """Batch norm with scale and shift, without them, or no batch norm."""
 Activation = Literal["relu", "gelu", "tanh"]
 """Activation: `nn.ReLU`, `nn.GELU` (the exact one, by erf) or `nn.Tanh`."""
-Model = Literal["mlp"]
-"""Name of a network of nclab; plugins add others."""
 MODULES: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
 
 
@@ -44,8 +41,6 @@ class Shape:
     """Activation between a linear layer and its batch norm."""
     head_bias: bool = True
     """Whether the classifier has a bias; without `bias` it has none."""
-    model: Model = "mlp"
-    """Name of the network; a plugin builds its network from inputs and classes alone."""
 
     def __post_init__(self) -> None:
         lowest_sizes = {"inputs": 1, "classes": 2, "layers": 1, "width": 1, "features": 1}
@@ -63,15 +58,6 @@ class Shape:
             raise ModelError(
                 f"Expected activation 'relu', 'gelu' or 'tanh', got {self.activation!r}."
             )
-        networks = (*get_args(Model), *plugins.names("models"))
-        if self.model not in networks:
-            known = ", ".join(map(repr, networks))
-            raise ModelError(f"Expected model as one of {known}; got {self.model!r}.")
-
-    @property
-    def from_plugin(self) -> bool:
-        """Whether a plugin builds the network."""
-        return self.model not in get_args(Model)
 
     @property
     def hidden(self) -> tuple[int, ...]:

@@ -19,10 +19,10 @@ from nclab.training.data.samples import SampleFile, Samples
 from nclab.training.data.selection import SampleSelection, Split
 from nclab.training.data.sources import Source, draw_samples, source_name
 from nclab.training.fleet import Member, Recipe
+from nclab.training.fleet.fleet import Statistics
 from nclab.training.models.mlp import Norm, Shape
 
 Layers = Literal["last", "all"]
-Statistics = Literal["running", "full"]
 
 ALWAYS_STORED = {
     "shape": ("inputs", "classes", "layers", "width", "bias"),
@@ -103,14 +103,10 @@ class SweepConfig:
 
     @property
     def members(self) -> list[Member]:
-        """One member for every norm, weight decay and seed, in this order.
-
-        The network of a plugin defines its own layers, so there the only norm is none.
-        """
-        norms: tuple[Norm, ...] = ("none",) if self.shape.from_plugin else self.norms
+        """One member for every norm, weight decay and seed, in this order."""
         return [
             Member(norm=norm, weight_decay=weight_decay, seed=seed)
-            for norm in norms
+            for norm in self.norms
             for weight_decay in self.weight_decays
             for seed in self.seeds
         ]
@@ -185,10 +181,10 @@ class RunPlan:
     def name(self) -> str:
         """Readable name that is unique by a hash of the configuration."""
         shape, recipe = self.config["shape"], self.config["recipe"]
-        sizes = (f"L{shape['layers']}", f"w{shape['width']}")
         parts = (
             self.config["data"]["label"],
-            *((shape["model"],) if "model" in shape else sizes),  # a plugin ignores our sizes
+            f"L{shape['layers']}",
+            f"w{shape['width']}",
             *(recipe[name] for name in ("optimizer", "loss") if name in recipe),
             self.member.norm,
             f"wd{scientific(self.member.weight_decay)}",

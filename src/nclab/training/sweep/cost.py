@@ -1,8 +1,6 @@
-"""Forecast of a sweep's time and disk space, from timing every kind of network briefly."""
+"""Forecast of a sweep's time, from timing every kind of network briefly."""
 
 import dataclasses
-import json
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +11,9 @@ import torch
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.progress import track
-from nclab.records.run import KEPT_CHECKPOINTS
-from nclab.text import number
+from nclab.text import counted, number
 from nclab.training.data.samples import Samples
-from nclab.training.fleet import make_fleet
+from nclab.training.fleet import Fleet
 from nclab.training.sweep.measure import MemberMeasurement, measure_member
 from nclab.training.sweep.plan import FleetPlan, SweepPlan
 from nclab.training.sweep.train import check_resources
@@ -25,19 +22,15 @@ STEPS = 8
 """Number of steps that are timed."""
 EPOCH_SECONDS, CHECKPOINT_SECONDS, RUN_SECONDS = 3e-4, 0.01, 0.03
 """Seconds for an epoch's record, for a checkpoint, and for opening, ending and reading a run."""
-EPOCH_BYTES, RUN_BYTES = 160, 3 * 4096
-"""Bytes of a journal line, and of the disk blocks of manifest, state and lock."""
 MOST_VALUES = 12
 """Largest number of values of an axis that a forecast lists."""
-Units = tuple[tuple[str, float, float], ...]
-"""Units with their size and the least quantity for which they are used."""
-TIMES: Units = (("hours", 3600, 5400), ("minutes", 60, 90), ("seconds", 1, 0))
-SIZES: Units = (("GB", 1e9, 1e9), ("MB", 1e6, 1e6), ("kB", 1e3, 0))
+TIMES = (("hours", 3600, 5400), ("minutes", 60, 90), ("seconds", 1, 0))
+"""Units of time with their seconds and the least time for which they are used."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Number of networks that a sweep will train, with their time and disk space."""
+    """Number of networks that a sweep will train, and the time that this takes."""
 
     networks: int
     missing: int
@@ -49,10 +42,6 @@ class Forecast:
     seconds: float
     """Time for the missing networks if all cores are idle."""
     cores: int
-    bytes: int
-    """Disk space of the missing networks."""
-    free: int
-    """Free bytes on the disk."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -61,17 +50,11 @@ class Forecast:
     def __str__(self) -> str:
         lines = [f"{name}: {_listed(values)}" for name, values in self.axes.items()]
         finished = self.networks - self.missing
-        summary = f"{_count(self.networks, 'network')} in {_count(self.fleets, 'fleet')}"
+        summary = f"{counted(self.networks, 'network')} in {counted(self.fleets, 'fleet')}"
         summary += f", {finished} already trained" if finished else ""
         if self.missing:
-            summary += (
-                f"; about {_in_units(self.seconds, TIMES)} on {_count(self.cores, 'core')}, "
-                f"{_in_units(self.bytes, SIZES)} on disk"
-            )
-        lines.append(summary)
-        if self.bytes > self.free:
-            lines.append(f"Only {_in_units(self.free, SIZES)} are free on the disk.")
-        return "\n".join(lines)
+            summary += f"; about {_duration(self.seconds)} on {counted(self.cores, 'core')}"
+        return "\n".join([*lines, summary])
 
 
 def forecast(
@@ -83,7 +66,7 @@ def forecast(
     """
     slots = check_resources(plan, workers=workers, device=device, engine=engine)
     timings: dict[Any, _Timing] = {}
-    seconds = written = 0.0
+    seconds = 0.0
     for fleet in track([fleet for fleet in plan.fleets if fleet.missing], "timing networks"):
         config, recipe = fleet.config, fleet.config.recipe
         shape = config.shape_for(fleet.samples)
@@ -92,24 +75,17 @@ def forecast(
             timings[kind] = _time_network(fleet, device)
         timing, moments = timings[kind], len(config.measured_epochs)
         rows = len(fleet.samples) + (len(fleet.test) if fleet.test else 0)
-        records = moments * (2 if fleet.test else 1)
-        steps = recipe.epochs * recipe.steps(len(fleet.samples))
         checkpoints = -(-recipe.epochs // config.checkpoint_epochs(fleet.samples))
         seconds += len(fleet.missing) * (
             RUN_SECONDS
             + recipe.epochs * EPOCH_SECONDS
             + checkpoints * CHECKPOINT_SECONDS
-            + steps * timing.step
+            + recipe.epochs * recipe.steps(len(fleet.samples)) * timing.step
             + moments * rows * timing.measured_row
-            + records * timing.record
+            + moments * (2 if fleet.test else 1) * timing.record
         )
-        record_bytes = timing.record_bytes + (timing.layer_bytes if fleet.test else 0)
-        journal = _blocks(recipe.epochs * EPOCH_BYTES + moments * record_bytes)
-        kept = min(KEPT_CHECKPOINTS, checkpoints) * _blocks(timing.state_bytes)
-        written += len(fleet.missing) * (RUN_BYTES + journal + kept)
     missing = len(plan.missing)
     cores = max(1, min(slots, missing))
-    out = plan.out.absolute()
     return Forecast(
         networks=len(plan.runs),
         missing=missing,
@@ -117,23 +93,17 @@ def forecast(
         axes=plan.axes,
         seconds=seconds / cores,
         cores=cores,
-        bytes=round(written),
-        free=shutil.disk_usage(next(p for p in (out, *out.parents) if p.exists())).free,
     )
 
 
 class _Timing(NamedTuple):
-    """Times and sizes of one kind of network."""
+    """Times of one kind of network, in seconds."""
 
     step: float
-    """Seconds of a step."""
     measured_row: float
-    """Seconds of a measurement per sample."""
+    """Time of a measurement, divided by the number of samples."""
     record: float
-    """Seconds to convert a measurement to a record."""
-    state_bytes: int
-    layer_bytes: int
-    record_bytes: int
+    """Time to convert a measurement to a record."""
 
 
 def _time_network(fleet: FleetPlan, device: str) -> _Timing:
@@ -147,7 +117,7 @@ def _time_network(fleet: FleetPlan, device: str) -> _Timing:
     recipe = dataclasses.replace(config.recipe, rate=1e-9)
     member = fleet.missing[0].member
     with one_thread():
-        probe = make_fleet(shape, [member], recipe, samples.inputs[:rows], labels, device=device)
+        probe = Fleet(shape, [member], recipe, samples.inputs[:rows], labels, device=device)
         step = _seconds(probe.train_epoch, device) / recipe.steps(rows)
         model = probe.model(0, statistics=config.statistics)
         inputs = Samples(probe.inputs, probe.labels)
@@ -157,10 +127,7 @@ def _time_network(fleet: FleetPlan, device: str) -> _Timing:
         )
         fresh = iter(measured)  # a Collapse caches what it has computed
         record = _seconds(lambda: [layer.to_dict() for layer in next(fresh).layers], device)
-    state = sum(value.numel() * value.element_size() for value in probe.tensors(0).values())
-    layers = len(json.dumps([layer.to_dict() for layer in measured[-1].layers]))
-    record_bytes = layers + len(json.dumps(measured[-1].geometry))
-    return _Timing(step, measuring / rows, record, state, layers, record_bytes)
+    return _Timing(step, measuring / rows, record)
 
 
 def _seconds(work: Callable[[], object], device: str) -> float:
@@ -174,28 +141,18 @@ def _seconds(work: Callable[[], object], device: str) -> float:
     return min(times[1:])
 
 
-def _blocks(count: float) -> int:
-    return -(-int(count) // 4096) * 4096
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _listed(values: list[Any]) -> str:
     texts = [number(value) if type(value) is float else str(value) for value in values]
     more = f", … {len(values)} values" if len(values) > MOST_VALUES else ""
     return ", ".join(texts[:MOST_VALUES]) + more
 
 
-def _in_units(value: float, units: Units) -> str:
-    """Return a quantity in the first unit that it reaches, or else in the last one.
+def _duration(seconds: float) -> str:
+    """Return a time in its largest suitable unit.
 
-    >>> [_in_units(seconds, TIMES) for seconds in (0.25, 600, 9000, 1e6)]
+    >>> [_duration(seconds) for seconds in (0.25, 600, 9000, 1e6)]
     ['0.25 seconds', '10 minutes', '2.5 hours', '278 hours']
-    >>> [_in_units(count, SIZES) for count in (1200, 760_000, 3.45e9)]
-    ['1.2 kB', '760 kB', '3.5 GB']
     """
-    unit, size = next((unit, size) for unit, size, least in units if value >= least)
-    digits = ".0f" if value >= 10 * size else ".2g"
-    return f"{value / size:{digits}} {unit}"
+    unit, size = next((unit, size) for unit, size, least in TIMES if seconds >= least)
+    digits = ".0f" if seconds >= 10 * size else ".2g"
+    return f"{seconds / size:{digits}} {unit}"

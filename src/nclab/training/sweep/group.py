@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from nclab.compute import one_thread
 from nclab.engine import ReportStep
-from nclab.errors import DataError, NclabError
+from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.report import Report
-from nclab.monitor.event import Event
-from nclab.monitor.sinks import SinkCalls, named_sink
 from nclab.records import Run, open_run, read_run
 from nclab.records.schema import (
     EPOCH,
@@ -25,7 +22,7 @@ from nclab.records.schema import (
     split_of,
 )
 from nclab.training.data.samples import Samples
-from nclab.training.fleet import EpochStats, make_fleet
+from nclab.training.fleet import EpochStats, Fleet
 from nclab.training.fleet.fleet import choose_backend
 from nclab.training.sweep.config import RunPlan, SweepConfig
 from nclab.training.sweep.measure import measure_member
@@ -43,8 +40,6 @@ class Group:
     device: str = "cpu"
     test: Samples | None = None
     """Test samples, measured against the class means of the training samples."""
-    sinks: tuple[str, ...] = ()
-    """Names of sinks that receive every measurement; {run} and {folder} are those of a run."""
 
     @property
     def steps(self) -> int:
@@ -72,12 +67,6 @@ def train_group(report: ReportStep, group: Group) -> None:
             _Training(group, [runs[index] for index in indices], on_steps).run(start)
 
 
-def run_sinks(names: Sequence[str], folder: Path) -> SinkCalls:
-    """Return the sinks of one run; replace {run} and {folder} in their names."""
-    filled = (name.replace("{run}", folder.name).replace("{folder}", str(folder)) for name in names)
-    return SinkCalls(named_sink(name) for name in filled)
-
-
 def resume_points(steps: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[int]]]:
     """Yield steps and the members that resume there, given the checkpoint steps of every member.
 
@@ -96,15 +85,13 @@ def resume_points(steps: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[in
 
 
 def _open(group: Group, plan: RunPlan) -> Run:
-    own_network = not group.config.shape.from_plugin
-    backend = choose_backend("auto", torch.device(group.device)) if own_network else "autograd"
     return open_run(
         group.out / plan.name,
         kind="fleet",
         config=plan.config,
         seed=plan.member.seed,
         device=group.device,
-        backend=backend,
+        backend=choose_backend("auto", torch.device(group.device)),
     )
 
 
@@ -122,8 +109,7 @@ class _Training:
         self.checkpoint_every = config.checkpoint_epochs(group.samples)
         self.total = self.epochs * group.steps
         self.ended = [False] * len(runs)
-        self.sinks = [run_sinks(group.sinks, run.folder) for run in runs]
-        self.fleet = make_fleet(
+        self.fleet = Fleet(
             config.shape_for(group.samples),
             [plans[run.folder.name].member for run in runs],
             config.recipe,
@@ -175,7 +161,6 @@ class _Training:
         numbers = summary(last.get(TRAIN), last.get(TEST))
         if self.group.config.recipe.loss != "cross_entropy":  # `loss` is always cross-entropy
             numbers["trained_loss"] = last.get(TRAIN, {}).get("train", {}).get("loss")
-        self.sinks[index].close(None if why is None else NclabError(why))
         if why is None:
             run.finish(**numbers)
         else:
@@ -205,18 +190,7 @@ class _Training:
             return
         record["layers"] = [collapse.to_dict() for collapse in measured.layers]
         run.append(record)
-        self._call_sinks(index, step, epoch, measured.layers, TRAIN)
         if test_layers:
-            self._call_sinks(index, step, epoch, test_layers, TEST)
             layers = [collapse.to_dict() for collapse in test_layers]
             run.append({**record, "split": TEST, "layers": layers, "train": {}})
         run.append({"kind": GEOMETRY, "step": step, "epoch": epoch, **measured.geometry})
-
-    def _call_sinks(
-        self, index: int, step: int, epoch: int, layers: list[Collapse], split: str
-    ) -> None:
-        """Pass a measurement to the sinks of a run, as a monitor does."""
-        if self.group.sinks:
-            report = Report(tuple(layers), "classifier", layers[-1].samples, {}, (), split)
-            event = Event(step, epoch, "loader", report, split=split)
-            self.sinks[index](replace(event, total_steps=self.total, total_epochs=self.epochs))

@@ -1,24 +1,33 @@
-"""Measurement of one member of a fleet during training."""
+"""Measurement of one network of a sweep: during training, or again from its files."""
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, get_origin, get_type_hints
 
 import torch
-from torch import Tensor, nn
 
+from nclab.compute import one_thread
+from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.geometry import geometry
 from nclab.measurement.layer_stream import LayerStream
-from nclab.measurement.model import measure
 from nclab.measurement.options import Head, MeasureOptions
-from nclab.measurement.report import Report
+from nclab.records.checkpoints import list_checkpoints, read_checkpoint
+from nclab.records.fleet_config import current
+from nclab.records.manifest import Manifest
 from nclab.training.data.samples import Samples
-from nclab.training.models.mlp import MLP
+from nclab.training.data.selection import SampleSelection, Split
+from nclab.training.data.sources import SOURCES, draw_samples, plugin_sources
+from nclab.training.fleet import Fleet, Member, Recipe
+from nclab.training.models.mlp import MLP, Shape
 from nclab.training.sweep.config import Layers
 
 SLICE = 8192
 """Number of rows in one forward pass."""
 NOT_THE_LAST = "the classifier does not read this layer"
+NOT_FIELDS = ("kind", "label", "digest", "test_digest", "selection")
+"""Entries of a stored data configuration that are no fields of the data set."""
 
 
 class MemberMeasurement(NamedTuple):
@@ -30,15 +39,13 @@ class MemberMeasurement(NamedTuple):
 
 
 def measure_member(
-    model: nn.Module, samples: Samples, *, layers: Layers, reference: Sequence[Collapse] = ()
+    model: MLP, samples: Samples, *, layers: Layers, reference: Sequence[Collapse] = ()
 ) -> MemberMeasurement:
     """Measure the last hidden layer, or all layers, over all samples in one forward pass.
 
     At most two layers' features are in memory. With a `reference`, the layers measured over the
     training samples, test samples are compared with the class means of training.
     """
-    if not isinstance(model, MLP):
-        return _measure_module(model, samples, layers=layers, reference=reference)
     means = {collapse.layer: collapse for collapse in reference}
     classifier, classes = model.classifier, model.shape.classes
     head = Head.checked(classifier.weight, classifier.bias, classes)
@@ -62,22 +69,54 @@ def measure_member(
     return MemberMeasurement(measured, {"layer": name, **picture})
 
 
-def _measure_module(
-    model: nn.Module, samples: Samples, *, layers: Layers, reference: Sequence[Collapse] = ()
-) -> MemberMeasurement:
-    """Measure the network of a plugin; find layers and classifier as `nclab.measure` does."""
-    loader = list(zip(samples.inputs.split(SLICE), samples.labels.split(SLICE), strict=True))
-    train = Report(tuple(reference), "", 0, {}, ()) if reference else None
-    report = measure(model, loader, layers=layers, reference=train, process_group="local")
-    classifier = model.get_submodule(report.classifier)
-    parts: list[Tensor] = []
-    hook = classifier.register_forward_pre_hook(lambda _, args: parts.append(args[0].detach()))
-    try:
-        with torch.no_grad():
-            for inputs, _ in loader:
-                model(inputs)
-    finally:
-        hook.remove()
-    features = torch.cat(parts).flatten(1)
-    picture = geometry(features, samples.labels, getattr(classifier, "weight", None))
-    return MemberMeasurement(list(report.layers), {"layer": report.last.layer, **picture})
+def remeasure(folder: Path, manifest: Manifest) -> tuple[float, list[dict[str, Any]]]:
+    """Measure the last checkpoint of a run; return its epoch and layers as in its records.
+
+    Raise `DataError` if the data cannot be drawn again, or if they differ from those of the run.
+    """
+    config = manifest.config
+    split = _draw_again(config["data"])
+    files = list_checkpoints(folder)
+    if not files:
+        raise DataError("the run has no checkpoint")
+    checkpoint = read_checkpoint(files[max(files)])
+    epoch, why = int(checkpoint.extra["epoch"]), str(checkpoint.extra.get("why", ""))
+    shape = _from_json(Shape, config["shape"])
+    recipe = _from_json(Recipe, current(config["recipe"]))
+    member = Member(**config["member"])
+    with one_thread():
+        fleet = Fleet(shape, [member], recipe, *split.train, backend="torch")
+        fleet.load(0, checkpoint.tensors, epoch, why)
+        model = fleet.model(0, statistics=config["measure"]["statistics"])
+        samples = Samples(fleet.inputs, fleet.labels)
+        measured = measure_member(model, samples, layers=config["measure"]["layers"])
+    return epoch - bool(why), [collapse.to_dict() for collapse in measured.layers]
+
+
+def _draw_again(data: dict[str, Any]) -> Split:
+    """Draw the samples of a stored configuration; raise if their digest differs."""
+    kind = (SOURCES | plugin_sources()).get(data["kind"])
+    if kind is None:
+        raise DataError(f"no data set called {data['kind']!r} is installed")
+    if data["kind"] == "file":
+        raise DataError("its data came from a file, whose path is not recorded")
+    fields = {name: value for name, value in data.items() if name not in NOT_FIELDS}
+    selection = _from_json(SampleSelection, data.get("selection", {}))
+    split = selection.split(draw_samples(_from_json(kind, fields)))
+    if split.train.digest() != data["digest"]:
+        raise DataError("its data differ when drawn on this machine")
+    return split
+
+
+def _from_json(kind: Any, values: dict[str, Any]) -> Any:
+    """Return a dataclass from JSON values, in which tuples are lists."""
+    hints = get_type_hints(kind)
+    known = {field.name for field in dataclasses.fields(kind)}
+    if unknown := sorted(set(values) - known):
+        raise DataError(f"{kind.__name__} has no field {unknown[0]} in this version of nclab")
+    return kind(
+        **{
+            name: tuple(value) if get_origin(hints[name]) is tuple else value
+            for name, value in values.items()
+        }
+    )

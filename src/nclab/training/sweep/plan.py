@@ -12,7 +12,7 @@ from nclab.errors import NclabError
 from nclab.records import glance
 from nclab.training.data.samples import Samples
 from nclab.training.data.sources import draw_samples
-from nclab.training.fleet.base import check_batches
+from nclab.training.fleet.fleet import check_batches
 from nclab.training.sweep.config import RunPlan, SweepConfig
 from nclab.training.sweep.rows import Row, differing, settings_of
 
@@ -22,7 +22,6 @@ Condition = tuple[str, Callable[[Any], bool]]
 """Path of a field, and whether a value of this field makes another field matter."""
 ADAM: Condition = ("recipe.optimizer", lambda name: name in ("adam", "adamw"))
 MOMENTUM = ("sgd", "sgdw", "signum", "signumw")
-OUR_NETWORK: Condition = ("shape.model", lambda name: name == "mlp")
 READ_IF: dict[str, Condition] = {
     "recipe.momentum": ("recipe.optimizer", lambda name: name in MOMENTUM),
     "recipe.nesterov": ("recipe.optimizer", lambda name: name in ("sgd", "sgdw")),
@@ -33,10 +32,6 @@ READ_IF: dict[str, Condition] = {
     "recipe.decay": ("recipe.schedule", lambda name: name == "milestones"),
     "recipe.smoothing": ("recipe.loss", lambda name: name == "label_smoothing"),
     "recipe.focal_gamma": ("recipe.loss", lambda name: name == "focal"),
-    **{
-        f"shape.{name}": OUR_NETWORK
-        for name in ("layers", "width", "bias", "features", "activation", "head_bias")
-    },
     "selection.tail": ("selection.imbalance", lambda ratio: ratio > 1),
 }
 """Fields that matter only if another field has a certain value."""

@@ -21,7 +21,7 @@ from nclab.files import remove_leftovers, write_whole
 from nclab.training.data.samples import Samples
 from nclab.training.data.selection import Split
 from nclab.training.fleet import Fleet
-from nclab.training.fleet.base import check_batches
+from nclab.training.fleet.fleet import check_batches
 from nclab.training.models.mlp import MLP
 from nclab.training.sweep.config import RunPlan, SweepConfig
 from nclab.training.sweep.group import Group
