@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nclab.training.sweep.measure import remeasure
 
 import nclab
 from nclab.records import glance
@@ -16,6 +15,7 @@ from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Shape
 from nclab.training.sweep import results, train_sweep
 from nclab.training.sweep.config import ALWAYS_STORED, SweepConfig, measured_epochs
+from nclab.training.sweep.measure import remeasure
 from tests.training.sweep.small import small
 
 
