@@ -7,18 +7,22 @@ Claim: collapse improves with weight decay and with depth, and effective depth f
 Source: pan2023, Conj. 3.1.1
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from nclab.claims.claim import Claim, Finding, Kind, Numbers
 from nclab.claims.judging import Part, judge_choices, t_interval
+from nclab.claims.pictures import Points, point_panel
 from nclab.claims.tables import Row, Table, group
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Panel, Picture, Reference, Series
+from nclab.figures.picture import Panel, Picture, Reference
+from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab_papers.pan2023.networks import (
     DECAYS,
     DEEP_DECAYS,
@@ -32,11 +36,6 @@ from nclab_papers.pan2023.networks import (
     last_layers,
     note_skipped,
 )
-from nclab_papers.pan2023.statements.conjectures import (
-    smallest_decay_slack,
-    smallest_depth_error,
-    smallest_layer_slack,
-)
 
 SMALL = 0.05
 """Largest e of a conjecture that counts as small: 0.05 of a cosine, or of the samples."""
@@ -48,6 +47,69 @@ TITLES = {
     "3.2.1": "3.2.1: sharpens with depth",
     "3.2.2": "3.2.2: effective depth falls",
 }
+
+
+def smallest_decay_slack(weight_decays: Sequence[float], gaps: Sequence[float]) -> float:
+    r"""Return the smallest e for which collapse improves with weight decay.
+
+    $$e = \max_{\lambda_1<\lambda_2}
+    \frac{\mathrm{gap}(\lambda_1)-\mathrm{gap}(\lambda_2)}{\log(\lambda_2/\lambda_1)}\Big|_+,\quad
+    \mathrm{gap} = \min_c \mathrm{intra}_c - \max_{c\ne c'} \mathrm{inter}_{c,c'}$$
+
+    Source: pan2023, Conj. 3.1.1
+    Range: [0, inf); 0 if the gap never falls.
+
+    >>> smallest_decay_slack([1e-4, 1e-3, 1e-2], [0.5, 1.25, 1.0]) == 0.25 / math.log(10)
+    True
+    """
+    ordered = sorted(zip(weight_decays, gaps, strict=True))
+    falls = (
+        (before - after) / math.log(larger / smaller)
+        for (smaller, before), (larger, after) in combinations(ordered, 2)
+    )
+    return max(0.0, *falls)
+
+
+def smallest_layer_slack(gaps: Sequence[float]) -> float:
+    r"""Return the smallest e for which collapse sharpens from each layer to the next.
+
+    $$e = \max_l \bigl(\mathrm{gap}^{(l)} - \mathrm{gap}^{(l+1)}\bigr)\big|_+$$
+
+    Source: pan2023, Conj. 3.2.1
+    Range: [0, inf); 0 if the gap never falls.
+
+    >>> smallest_layer_slack([0.25, 0.75, 0.5, 1.0])
+    0.25
+    """
+    return max(0.0, *(before - after for before, after in pairwise(gaps)))
+
+
+def smallest_depth_error(
+    weight_decays: Sequence[float], ncc_accuracies: Sequence[Sequence[float]]
+) -> float:
+    r"""Return the smallest e for which the e-effective depth does not grow with weight decay.
+
+    $$\min\{e \ge e_0 : d^e(\lambda_1) \ge d^e(\lambda_2) \text{ for all } \lambda_1<\lambda_2\}$$
+
+    Here e_0 is the smallest error that every network reaches in some layer. Below e_0 a depth is
+    that of the full network by convention, so equal depths have no meaning. Depths change only at
+    the errors of layers, so only these are tried.
+
+    Source: pan2023, Conj. 3.2.2
+    Range: [0, 1]; only a small e is informative, because every depth is 1 at the largest error.
+
+    >>> smallest_depth_error([1e-4, 1e-3], [[0.75, 1.0, 1.0], [0.5, 0.75, 1.0]])
+    0.5
+    """
+    ordered = [layers for _, layers in sorted(zip(weight_decays, ncc_accuracies, strict=True))]
+    errors = [[max(1 - float(value), 0.0) for value in layers] for layers in ordered]
+    reached = max(map(min, errors))
+    candidates = {error for layers in errors for error in layers if reached <= error < 1}
+    for error in sorted(candidates):
+        depths = [effective_depth(layers, epsilon=error) for layers in ordered]
+        if all(before >= after for before, after in pairwise(depths)):
+            return error
+    return 1.0  # some layer gets every sample wrong
 
 
 @dataclass(frozen=True)
@@ -96,10 +158,7 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """Train the networks and return the smallest e of every seed."""
-    rows: list[dict[str, Any]] = []
-    accuracies: list[dict[str, Any]] = []
-    runs: list[str] = []
-    skipped = 0
+    rows, accuracies, runs, skipped = [], [], [], 0
     planned = [
         (setting, sweep)
         for setting in config.places
@@ -211,30 +270,24 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return the smallest e of every conjecture: circles for seeds, the mean with its interval."""
+    """Return the smallest e of every conjecture, the mean over seeds with its interval."""
     settings = sorted({(row["data"], int(row["layers"])) for row in numbers["worst"]})
+    names = [f"{data},\n{layers} layers" for data, layers in settings]
     panels: list[Panel] = []
     for name, title in TITLES.items():
-        lines: list[Series] = []
-        for colour, (reading, shift) in enumerate(((CONVERGED, -0.2), (PERFECT, 0.2))):
-            labelled = False
-            for index, (data, layers) in enumerate(settings):
-                values = list(_smallest_e(numbers, name, data, layers, reading).values())
-                if values:
-                    label = "" if labelled else reading
-                    lines += _seeds_and_mean(values, index + 1 + shift, label, colour)
-                    labelled = True
-        panels.append(
-            Panel(
-                title,
-                "",
-                "" if panels else "smallest e",
-                tuple(lines),
-                references=(Reference("", y=float(numbers["small"])),),
-                x_ticks=tuple(range(1, len(settings) + 1)),
-                x_names=tuple(f"{data},\n{layers} layers" for data, layers in settings),
-            )
-        )
+        readings = []
+        for colour, reading in enumerate((CONVERGED, PERFECT)):
+            values = [
+                list(_smallest_e(numbers, name, data, layers, reading).values())
+                for data, layers in settings
+            ]
+            means = [fmean(members) if members else None for members in values]
+            ends = [t_interval(members) or (None, None) for members in values]
+            low, high = zip(*ends, strict=True)
+            readings.append(Points(reading, means, low, high, colour))
+        limit = (Reference("", y=float(numbers["small"])),)
+        y_label = "" if panels else "smallest e"
+        panels.append(point_panel(title, names, readings, y_label=y_label, references=limit))
     return [
         Picture(
             "pan2023_conjectures",
@@ -242,22 +295,11 @@ def pictures(numbers: Numbers) -> list[Picture]:
             tuple(panels),
             3,
             "Each conjecture states that something holds up to an e; a smaller e is a stronger "
-            "statement. The conjectures are about conic hulls. Circles: seeds. Dots: means with "
+            "statement. The conjectures are about conic hulls. Dots: means over the seeds with "
             "95 % intervals. Colours: which networks count as perfect. Dashed: the largest e that "
             "we call small.",
         )
     ]
-
-
-def _seeds_and_mean(
-    values: Sequence[float], x: float, label: str, colour: int
-) -> tuple[Series, Series]:
-    """Return the mean with its interval and, next to it, the values of the seeds."""
-    ends = t_interval(values)
-    low, high = ([ends[0]], [ends[1]]) if ends else (None, None)
-    mean = Series(label, [x + 0.06], [fmean(values)], low, high, colour, "none", "filled")
-    circles = Series("", [x - 0.06] * len(values), values, None, None, colour, "none", "hollow")
-    return mean, circles
 
 
 def _smallest_e(
@@ -296,15 +338,7 @@ def judged(name: str, data: Data, numbers: Numbers) -> Finding:
     return note_skipped(judge_choices(choices, margin=0.0), int(numbers.get("skipped", 0)))
 
 
-E = {
-    "3.1.1": "smallest_decay_slack",
-    "3.2.1": "smallest_layer_slack",
-    "3.2.2": "smallest_depth_error",
-}
-"""Function that computes the smallest e of each conjecture."""
-
-
-def _conjecture(number: str, text: str, quote: str, data: Data) -> Claim:
+def _conjecture(number: str, text: str, quote: str, code: str, data: Data) -> Claim:
     stated = data == "conic"
     return Claim(
         f"pan2023/conjecture-{number}" if stated else f"findings/conjecture-{number}-{data}",
@@ -313,7 +347,7 @@ def _conjecture(number: str, text: str, quote: str, data: Data) -> Claim:
         f"pan2023, Conj. {number} “{quote}”",
         partial(judged, number, data),
         needs="pan2023_conjectures",
-        code=f"nclab_papers.pan2023.statements.conjectures.{E[number]}",
+        code=f"nclab_papers.pan2023.conjectures.{code}",
         figure="pan2023_conjectures",
     )
 
@@ -323,17 +357,20 @@ GROWS = (
     "On conic hulls, of networks with perfect accuracy, collapse improves with weight decay, up to "
     r"$e \log(\lambda_2/\lambda_1)$.",
     "NC improves with weight decay",
+    "smallest_decay_slack",
 )
 SHARPENS = (
     "3.2.1",
     "On conic hulls, collapse sharpens from layer to layer, up to $e$.",
     "NC sharpens with model depth",
+    "smallest_layer_slack",
 )
 FALLS = (
     "3.2.2",
     "On conic hulls, of networks with perfect accuracy, the effective depth at some small error "
     "$e$ does not grow with weight decay.",
     "Depth minimization improves with weight decay",
+    "smallest_depth_error",
 )
 grows_with_decay = _conjecture(*GROWS, "conic")
 sharpens_with_depth = _conjecture(*SHARPENS, "conic")

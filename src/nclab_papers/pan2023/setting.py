@@ -1,12 +1,13 @@
 """Claims about the setting of the thesis: simplex ETF, batch norm, regularised loss, bias."""
 
+import copy
 import math
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
     describe_tally,
     holds_if,
@@ -20,12 +21,8 @@ from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import FloatArray, g
-from nclab.theory.statements import sample_losses
+from nclab.theory.statements import ROUNDING, Inequality, sample_losses
 from nclab_papers.pan2023.data_sets import networks
-from nclab_papers.pan2023.statements.batch_norm import (
-    batch_norm_mean_square,
-    batch_norm_rms_printed,
-)
 
 EXACT = 1e-12
 """Largest deviation that counts as rounding, for numbers of order one."""
@@ -83,18 +80,88 @@ def frames(numbers: Numbers) -> Finding:
     return holds_if(right, evidence, numbers)
 
 
+def batch_norm_rms_printed(
+    layer: nn.BatchNorm1d, inputs: Tensor, *, batch_size: int | None = None
+) -> Inequality:
+    r"""Compare the root mean square norm after batch normalisation with the norm of its scale.
+
+    $$\sqrt{\tfrac1N\sum_i\|h_i\|^2} = \|\gamma\|$$
+
+    Source: pan2023, Prop. 2.2.1
+    Range: applies to layers with bias 0, as printed. Exact only with eps 0 (torch asks for a
+    positive one; 1e-300 vanishes), training statistics and no constant coordinate.
+    `batch_norm_mean_square` is true of every layer.
+    """
+    outputs, gamma, bias = _outputs(layer, inputs, batch_size)
+    left = outputs.square().sum(1).mean().sqrt()
+    right = torch.linalg.vector_norm(gamma)
+    applies = np.asarray(not bool(bias.any()))
+    tolerance = ROUNDING * float(right)
+    source = "pan2023, Prop. 2.2.1"
+    return Inequality(left.numpy(), "==", right.numpy(), source, applies, tolerance)
+
+
+def batch_norm_mean_square(
+    layer: nn.BatchNorm1d, inputs: Tensor, *, batch_size: int | None = None
+) -> Inequality:
+    r"""Compare the mean square norm after batch normalisation with its exact value.
+
+    $$\tfrac1N\sum_i\|h_i\|^2 =
+      \sum_k\frac{\gamma_k^2\sigma_k^2}{\sigma_k^2+\mathrm{eps}} + \|b\|^2$$
+
+    Source: pan2023, Prop. 2.2.1 (exact)
+    Range: at most ‖gamma‖² + ‖b‖². Training statistics; over several batches the first term is
+    averaged with the sizes of the batches as weights.
+    """
+    outputs, gamma, bias = _outputs(layer, inputs, batch_size)
+    left = outputs.square().sum(1).mean()
+    right = bias.square().sum()
+    scale = right + gamma.square().sum()
+    for batch in _batches(inputs, batch_size):
+        variance = batch.var(0, correction=0)
+        # Without eps the layer also returns 0/0 for a constant coordinate.
+        term = (gamma.square() * variance / (variance + layer.eps)).sum()
+        right = right + term * (len(batch) / len(inputs))
+        # The rounding error of a variance grows with the size of the coordinate.
+        noise = gamma.square() * batch.square().mean(0) / (variance + layer.eps)
+        scale = scale + noise.sum() * (len(batch) / len(inputs))
+    source = "pan2023, Prop. 2.2.1 (exact)"
+    return Inequality(left.numpy(), "==", right.numpy(), source, tolerance=ROUNDING * float(scale))
+
+
+def _batches(inputs: Tensor, batch_size: int | None) -> tuple[Tensor, ...]:
+    """Return the rows in float64, split into batches; the last one may be shorter."""
+    rows = inputs.double()
+    return rows.split(len(rows) if batch_size is None else batch_size)
+
+
+@torch.no_grad()
+def _outputs(
+    layer: nn.BatchNorm1d, inputs: Tensor, batch_size: int | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the outputs in training mode, gamma and b in float64; the layer does not change."""
+    twin = copy.deepcopy(layer).double().train()
+    outputs = torch.cat([twin(batch) for batch in _batches(inputs, batch_size)])
+    return outputs, twin.weight.detach(), twin.bias.detach()
+
+
+def _layer(scale: Tensor, *, eps: float) -> nn.BatchNorm1d:
+    layer = nn.BatchNorm1d(len(scale), eps=eps, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(scale)
+    return layer
+
+
 def _scale_of_batch_norm(preset: str) -> Numbers:
     generator = torch.Generator().manual_seed(1)
-    layer = nn.BatchNorm1d(6, eps=1e-300, dtype=torch.float64)
+    layer = _layer(torch.linspace(0.25, 3.0, 6), eps=1e-300)
     with torch.no_grad():
-        layer.weight.copy_(torch.linspace(0.25, 3.0, 6))
         layer.bias.copy_(torch.randn(6, generator=generator))
         rows = torch.randn(200, 6, generator=generator, dtype=torch.float64)
         out = layer(5 * rows - 2)
     deviation = out.std(0, correction=0)
-    twice = nn.BatchNorm1d(1, eps=1.0, dtype=torch.float64)  # scale 2, shift 3, variance 1
+    twice = _layer(torch.tensor([2.0]), eps=1.0)  # scale 2, shift 3, variance 1
     with torch.no_grad():
-        twice.weight.fill_(2.0)
         twice.bias.fill_(3.0)
     both = batch_norm_mean_square(twice, torch.tensor([[0.0], [2.0]]))
     return {
@@ -112,7 +179,7 @@ def _scale_of_batch_norm(preset: str) -> Numbers:
     "variance and the mean that the outputs shall have.",
     "pan2023, Sec. 2.2 “trainable parameters that represent the desired variance and mean”",
     gather=_scale_of_batch_norm,
-    code="nclab_papers.pan2023.statements.batch_norm.batch_norm_mean_square",
+    code="nclab_papers.pan2023.setting.batch_norm_mean_square",
 )
 @with_hand_check
 def scale(numbers: Numbers) -> Finding:
@@ -151,13 +218,6 @@ def _batch_norm(preset: str) -> Numbers:
     }
 
 
-def _layer(scale: torch.Tensor, *, eps: float) -> nn.BatchNorm1d:
-    layer = nn.BatchNorm1d(len(scale), eps=eps, dtype=torch.float64)
-    with torch.no_grad():
-        layer.weight.copy_(scale)
-    return layer
-
-
 @claim(
     "pan2023/prop-2.2.1",
     Kind.PROPOSITION,
@@ -165,7 +225,7 @@ def _layer(scale: torch.Tensor, *, eps: float) -> nn.BatchNorm1d:
     r"scale $\gamma$.",
     "pan2023, Prop. 2.2.1 “a set of feature vectors immediately after Batch Normalization”",
     gather=_batch_norm,
-    code="nclab_papers.pan2023.statements.batch_norm.batch_norm_rms_printed",
+    code="nclab_papers.pan2023.setting.batch_norm_rms_printed",
 )
 @with_hand_check
 def batch_norm(numbers: Numbers) -> Finding:
@@ -252,7 +312,7 @@ def total_loss(numbers: Numbers) -> Finding:
     return holds_if(right, evidence, numbers)
 
 
-def appended_bias(preset: str) -> Numbers:
+def _appended_bias(preset: str) -> Numbers:
     """Return logits, norms and smallest loss of a network whose bias became a coordinate."""
     rng = np.random.default_rng(4)
     classes = 4
@@ -283,8 +343,17 @@ def _norms(W: FloatArray, H: FloatArray) -> tuple[float, float]:
     return math.sqrt(float(np.square(H).sum(-1).mean())), math.sqrt(float((W**2).sum()) / len(W))
 
 
+@claim(
+    "pan2023/sec-2.2-bias",
+    Kind.REMARK,
+    "A network with a bias is one without whose features have an extra 1 and whose weight "
+    "vectors an extra dimension.",
+    "pan2023, Sec. 2.2 “equivalent to appending an extra 1 to each feature vector”",
+    gather=_appended_bias,
+    code="nclab.theory.layer_peeled.g",
+)
 @with_hand_check
-def judge_bias(numbers: Numbers) -> Finding:
+def bias(numbers: Numbers) -> Finding:
     """Judge whether the logits with an appended coordinate equal those with a bias."""
     evidence = (
         f"the logits agree (error {number(numbers['logit_error'])}); the theorem then uses the "
@@ -292,17 +361,4 @@ def judge_bias(numbers: Numbers) -> Finding:
         f"beta^2 by {number(numbers['beta_square_rise'])}, and m is "
         f"{number(numbers['optimal_loss_appended'])} instead of {number(numbers['optimal_loss'])}"
     )
-    right = numbers["logit_error"] <= EXACT
-    return holds_if(right, evidence, numbers)
-
-
-bias = Claim(
-    "pan2023/sec-2.2-bias",
-    Kind.REMARK,
-    "A network with a bias is one without whose features have an extra 1 and whose weight "
-    "vectors an extra dimension.",
-    "pan2023, Sec. 2.2 “equivalent to appending an extra 1 to each feature vector”",
-    judge_bias,
-    appended_bias,
-    code="nclab.theory.layer_peeled.g",
-)
+    return holds_if(numbers["logit_error"] <= EXACT, evidence, numbers)

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from nclab.claims.claim import Verdict
-from nclab_papers.pan2023 import fractions
+from nclab_papers.pan2023 import theorem
 
 
 def numbers() -> dict[str, object]:
     """Sizes at which everything is certified twice what is attained, at the printed powers."""
     rows = [
         {"classes": c, "product": a, "delta": d, "excess": e, "certified": 1e-2 * (e / d) ** 0.5}
-        for c in fractions.CLASSES
-        for a in fractions.PRODUCTS
+        for c in theorem.CLASSES
+        for a in theorem.PRODUCTS
         for d in (0.1, 0.2)
         for e in (1e-6, 1e-5)
     ]
@@ -21,7 +21,7 @@ def numbers() -> dict[str, object]:
 
 
 def judged(**changes: object) -> Verdict:
-    return fractions.pairs.judge(numbers() | changes).verdict
+    return theorem.pairs.judge(numbers() | changes).verdict
 
 
 def test_the_verdict_depends_on_every_size_and_printed_rate() -> None:
@@ -44,11 +44,11 @@ def test_the_verdict_depends_on_every_size_and_printed_rate() -> None:
 
 @pytest.mark.parametrize(("classes", "degree"), [(4, 1), (6, 3), (10, 2)])
 def test_the_raised_pairs_have_equal_and_larger_cosines(classes: int, degree: int) -> None:
-    pairs = fractions.raised(classes, degree)
+    pairs = theorem.raised(classes, degree)
     assert (pairs == pairs.T).all()
     assert (pairs.sum(0) == degree).all()
     assert not np.diag(pairs).any()
-    _, H = fractions.worst_network(classes, 3.0, pairs, 0.1)
+    _, H = theorem.worst_network(classes, 3.0, pairs, 0.1)
     cosines = (H @ H.T) / np.outer(*[np.linalg.norm(H, axis=1)] * 2)
     off = ~np.eye(classes, dtype=bool)
     assert cosines[pairs > 0].min() > cosines[off & (pairs == 0)].max()

@@ -5,17 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from nclab.errors import DataError
-from nclab_papers.pan2023.statements.jensen import (
+from nclab_papers.pan2023.jensen import (
     exp_excess,
-    exponential_subset_envelope,
     exponential_subset_mean,
     jensen_subset_mean,
     jensen_variance,
     jensen_weighted,
 )
-from nclab_papers.pan2023.statements.loss_steps import loss_strong_convexity
-from tests.nclab_papers.pan2023.statements.lemma_data import SIZES, assert_true, numbers, softplus
+from nclab_papers.pan2023.loss_steps import loss_strong_convexity
+from tests.nclab_papers.pan2023.lemma_data import SIZES, assert_true, numbers, softplus
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -56,27 +54,16 @@ def test_weighted_jensen() -> None:
         assert (np.abs(equal.slack) <= equal.tolerance).all()
         batches += [equal, jensen_weighted(x, shares, lambda t: np.square(t) + t**4, 1.0)]
     assert_true(batches)
-    with pytest.raises(DataError, match="sum to 1"):
-        jensen_weighted([0.0, 1.0], [0.5, 0.6], np.square, 1.0)
 
 
 def test_subset_means_of_the_exponential() -> None:
-    """Lemma 2.4.3 and its exact envelope, which two-valued data reach."""
+    """Lemma 2.4.3."""
     rng = np.random.default_rng(3)
-    bounds, envelopes = [], []
+    bounds = []
     for size in SIZES:
         x, chosen = numbers(rng, size)
-        bound, envelope = exponential_subset_mean(x, chosen), exponential_subset_envelope(x, chosen)
-        inside = envelope.applies
-        assert (envelope.right <= bound.right + bound.tolerance)[inside].all()
-        bounds.append(bound)
-        envelopes.append(envelope)
+        bounds.append(exponential_subset_mean(x, chosen))
     assert_true(bounds)
-    assert_true(envelopes)
-    tight = exponential_subset_envelope(
-        [[0.0, 0.0, 5.0], [-2.0, -2.0, 1.0]], [[0, 0, 1], [0, 0, 1]]
-    )
-    assert np.abs(tight.slack).max() < 1e-12
 
 
 def test_printed_bound_of_the_exponential_is_approached_by_rare_subsets() -> None:
@@ -95,9 +82,3 @@ def test_exponential_excess_is_accurate() -> None:
     x = np.array([1e-12, 1e-4, 0.029, 0.031, 1.0, -0.029, -3.0])
     exact = [math.fsum(t**k / math.factorial(k) for k in range(2, 40)) for t in x.tolist()]
     np.testing.assert_allclose(exp_excess(x), exact, rtol=2e-14)
-
-
-def test_bad_inputs_are_refused() -> None:
-    """One line that says what was expected."""
-    with pytest.raises(DataError, match="one True or False per number"):
-        jensen_subset_mean([0.0, 1.0], [True], np.square, 2.0)

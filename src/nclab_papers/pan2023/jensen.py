@@ -1,0 +1,262 @@
+"""Lemmas 2.4.1 to 2.4.3: what a small gap in Jensen's inequality says about the numbers."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nclab.claims.claim import Claim, Finding, Kind, Numbers
+from nclab.claims.statements import (
+    draws,
+    judge_statement,
+    relative_error,
+    tally,
+    with_hand_check,
+)
+from nclab.theory.layer_peeled import FloatArray
+from nclab.theory.statements import ROUNDING, BoolArray, Inequality, vectors
+from nclab_papers.pan2023.data_sets import SIZES, numbers_with_subset
+from nclab_papers.pan2023.loss_steps import loss_strong_convexity
+
+Function = Callable[[FloatArray], FloatArray]
+
+CLASSES = (2, 10)
+"""Numbers of classes in the loss on which the lemmas are tested."""
+SERIES_BELOW = 0.03
+"""Largest |x| for which exp(x) - 1 - x is computed as a series."""
+
+
+def jensen_weighted(x: ArrayLike, weights: ArrayLike, f: Function, modulus: float) -> Inequality:
+    r"""Return both sides of Jensen's inequality for strongly convex functions, with weights.
+
+    $$f\Bigl(\sum_i t_i x_i\Bigr) \le \sum_i t_i f(x_i) - c\sum_i t_i (x_i-\tilde x)^2$$
+
+    Source: pan2023, Lemma 2.4.2
+    Range: weights that sum to one; f strongly convex of modulus c, which is 2c-strongly convex.
+    """
+    points = vectors(x, "numbers (..., N)", 1)
+    shares = vectors(weights, "weights (..., N)", 1)
+    mean = (shares * points).sum(-1)
+    values, spread = f(points), np.square(points - mean[..., None])
+    left, right = f(mean), (shares * values).sum(-1) - modulus * (shares * spread).sum(-1)
+    scale = np.abs(values).max(-1) + np.abs(left) + modulus * np.square(points).max(-1)
+    return Inequality(left, "<=", right, "pan2023, Lemma 2.4.2", tolerance=ROUNDING * scale)
+
+
+def jensen_variance(x: ArrayLike, f: Function, strong_convexity: ArrayLike) -> Inequality:
+    r"""Compare the variance with the bound from a Jensen gap of a strongly convex function.
+
+    $$\tfrac1N\sum_i (x_i-\tilde x)^2 \le \frac{2\varepsilon}{\lambda}$$
+
+    Source: pan2023, Cor. 2.4.1
+    Range: f lambda-strongly convex where the data lie; the gap is measured from the data.
+    """
+    points = vectors(x, "numbers (..., N)", 1)
+    convexity = np.asarray(strong_convexity, dtype=np.float64)
+    gap, rounding = gap_with_rounding(points, f)
+    left = points.var(-1)
+    tolerance = 2 * rounding / convexity + ROUNDING * np.square(points).max(-1)
+    source = "pan2023, Cor. 2.4.1"
+    return Inequality(left, "<=", 2 * gap / convexity, source, convexity > 0, tolerance)
+
+
+def jensen_subset_mean(
+    x: ArrayLike, subset: ArrayLike, f: Function, strong_convexity: ArrayLike
+) -> Inequality:
+    r"""Compare the distance of a subset's mean from the mean of all with its bound.
+
+    $$\bigl|\tilde x_S - \tilde x\bigr| \le
+      \sqrt{\frac{2\varepsilon(1-\delta)}{\lambda\delta}},\quad \delta = |S|/N$$
+
+    Source: pan2023, Lemma 2.4.1
+    Range: S not empty; f lambda-strongly convex where the data lie. Tight: a parabola and data of
+    two values reach equality.
+    """
+    points = vectors(x, "numbers (..., N)", 1)
+    convexity = np.asarray(strong_convexity, dtype=np.float64)
+    mean, inside, share = _subset(points, subset)
+    gap, rounding = gap_with_rounding(points, f)
+    factor = 2 * (1 - share) / (convexity * np.where(share > 0, share, 1.0))
+    right = np.sqrt(factor * gap)
+    tolerance = np.sqrt(factor * (gap + rounding)) - right + ROUNDING * np.abs(points).max(-1)
+    left = np.abs(inside - mean)
+    applies = (share > 0) & (convexity > 0)
+    return Inequality(left, "<=", right, "pan2023, Lemma 2.4.1", applies, tolerance)
+
+
+def exponential_subset_mean(x: ArrayLike, subset: ArrayLike) -> Inequality:
+    r"""Compare a subset's mean with its upper bound from the gap of the exponential.
+
+    $$\tilde x_S \le \tilde x + \sqrt{\frac{2\varepsilon}{\delta e^{\tilde x}}},\quad
+      \varepsilon = \tfrac1N\sum_i e^{x_i} - e^{\tilde x}$$
+
+    Source: pan2023, Lemma 2.4.3
+    Range: S not empty. The two sides approach each other as delta goes to 0.
+    """
+    points = vectors(x, "numbers (..., N)", 1)
+    mean, inside, share = _subset(points, subset)
+    gap, rounding = relative_exponential_gap(points)
+    safe = np.where(share > 0, share, 1.0)
+    right = np.sqrt(2 * gap / safe)
+    tolerance = np.sqrt(2 * (gap + rounding) / safe) - right + ROUNDING * np.abs(points).max(-1)
+    return Inequality(inside, "<=", mean + right, "pan2023, Lemma 2.4.3", share > 0, tolerance)
+
+
+def _subset(points: FloatArray, subset: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the mean of all, the mean of the subset (0 if empty) and the subset's share."""
+    chosen: BoolArray = np.asarray(subset, dtype=np.bool_)
+    count = chosen.sum(-1)
+    inside = np.where(chosen, points, 0.0).sum(-1) / np.maximum(count, 1)
+    return points.mean(-1), inside, count / points.shape[-1]
+
+
+def gap_with_rounding(points: FloatArray, f: Function) -> tuple[FloatArray, FloatArray]:
+    """Return the Jensen gap, mean(f(x)) - f(mean(x)) but at least 0, and its rounding error."""
+    gap = np.maximum(f(points).mean(-1) - f(points.mean(-1)), 0.0)
+    return gap, ROUNDING * np.abs(f(points)).max(-1)
+
+
+def relative_exponential_gap(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the gap of the exponential over exp of the mean, and its rounding error."""
+    deviations = points - points.mean(-1, keepdims=True)
+    excess, slope = exp_excess(deviations), np.abs(np.expm1(deviations))
+    largest = np.abs(points).max(-1) + np.abs(deviations).max(-1)
+    # The rounding error of a deviation is that of the subtracted numbers.
+    return excess.mean(-1), ROUNDING * (excess.max(-1) + slope.max(-1) * largest)
+
+
+def exp_excess(x: FloatArray) -> FloatArray:
+    """Return exp(x) - 1 - x without cancellation."""
+    series = np.zeros_like(x)
+    for order in range(9, 2, -1):
+        series = x / order * (1 + series)
+    result: FloatArray = np.where(
+        np.abs(x) < SERIES_BELOW, np.square(x) / 2 * (1 + series), np.expm1(x) - x
+    )
+    return result
+
+
+def hand_error(case: Inequality, left: float, right: float) -> dict[str, float]:
+    """Return the error of both sides of a case whose sides were worked out by hand."""
+    return {"hand_error": relative_error((case.left, left), (case.right, right))}
+
+
+@with_hand_check
+def judge_tight(numbers: Numbers) -> Finding:
+    """Judge a statement and report whether its sides can be equal."""
+    finding = judge_statement(numbers)
+    ratio = numbers["tightest_ratio"]
+    tight = "tight" if ratio >= 1 - 1e-6 else "not tight"
+    evidence = f"{finding.evidence}; {tight}: the largest ratio of the sides is {ratio:.6f}"
+    return Finding(finding.verdict, evidence, numbers)
+
+
+def _loss(classes: int) -> Function:
+    """Return the strongly convex function of the thesis's proof."""
+    return lambda x: np.logaddexp(0.0, math.log(classes - 1) + x)
+
+
+def _subset_means(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    batches, tightest = [], 0.0
+    for size in SIZES:
+        x, chosen = numbers_with_subset(rng, draws(preset) // 8, size)
+        for classes in CLASSES:
+            convexity = loss_strong_convexity(classes, x.min(1), x.max(1))
+            batches.append(jensen_subset_mean(x, chosen, _loss(classes), convexity))
+        parabola = jensen_subset_mean(x, chosen, np.square, 2.0)
+        batches.append(parabola)
+        ratios = parabola.left / np.maximum(parabola.right, 1e-3)
+        tightest = max(tightest, float(ratios.max()))
+    hand = jensen_subset_mean([0.0, 0.0, 3.0], [False, False, True], np.square, 1.0)
+    return {**tally(*batches), "tightest_ratio": tightest, **hand_error(hand, 2.0, 8**0.5)}
+
+
+lemma_2_4_1 = Claim(
+    "pan2023/lemma-2.4.1",
+    Kind.LEMMA,
+    r"If Jensen's inequality for a $\lambda$-strongly convex function has gap $\varepsilon$, the "
+    r"mean of a fraction $\delta$ of the numbers is within "
+    r"$\sqrt{2\varepsilon(1-\delta)/(\lambda\delta)}$ of the mean of all.",
+    "pan2023, Lemma 2.4.1 “if Jensen’s inequality has its gap bounded by”",
+    judge_tight,
+    _subset_means,
+    code="nclab_papers.pan2023.jensen.jensen_subset_mean",
+)
+
+
+def _weighted_jensen(preset: str) -> Numbers:
+    rng = np.random.default_rng(1)
+    batches = []
+    for size in SIZES:
+        x, _ = numbers_with_subset(rng, draws(preset) // 8, size)
+        shares = rng.dirichlet(np.full(size, 0.5), size=len(x))
+        batches.append(jensen_weighted(x, shares, np.square, 1.0))
+        batches.append(jensen_weighted(x, shares, lambda y: y**2 + y**4, 1.0))
+    hand = jensen_weighted([0.0, 4.0], [0.75, 0.25], np.square, 0.5)
+    return {**tally(*batches), **hand_error(hand, 1.0, 2.5)}
+
+
+lemma_2_4_2 = Claim(
+    "pan2023/lemma-2.4.2",
+    Kind.LEMMA,
+    "For a strongly convex function of modulus $c$, Jensen's inequality with weights has a gap "
+    "of at least $c$ times the weighted variance.",
+    "pan2023, Lemma 2.4.2 “is strongly convex with modulus c, then”",
+    with_hand_check(judge_statement),
+    _weighted_jensen,
+    code="nclab_papers.pan2023.jensen.jensen_weighted",
+)
+
+
+def _variance(preset: str) -> Numbers:
+    rng = np.random.default_rng(2)
+    batches = []
+    for size in SIZES:
+        x, _ = numbers_with_subset(rng, draws(preset) // 4, size)
+        for classes in CLASSES:
+            convexity = loss_strong_convexity(classes, x.min(1), x.max(1))
+            batches.append(jensen_variance(x, _loss(classes), convexity))
+    hand = jensen_variance([0.0, 2.0], np.square, 1.0)
+    return {**tally(*batches), **hand_error(hand, 1.0, 2.0)}
+
+
+corollary_2_4_1 = Claim(
+    "pan2023/cor-2.4.1",
+    Kind.COROLLARY,
+    r"If Jensen's inequality for a $\lambda$-strongly convex function has gap $\varepsilon$, the "
+    r"variance of the numbers is at most $2\varepsilon/\lambda$.",
+    "pan2023, Cor. 2.4.1 “to obtain the following corollary”",
+    with_hand_check(judge_statement),
+    _variance,
+    code="nclab_papers.pan2023.jensen.jensen_variance",
+)
+
+
+def _exponential(preset: str) -> Numbers:
+    rng = np.random.default_rng(3)
+    bounds, nearest = [], 0.0
+    for size in SIZES:
+        x, chosen = numbers_with_subset(rng, draws(preset) // 4, size)
+        both = exponential_subset_mean(x, chosen)
+        rise, allowed = both.left - x.mean(1), both.right - x.mean(1)
+        nearest = max(nearest, float((rise / np.maximum(allowed, 1e-3)).max()))
+        bounds.append(both)
+    hand = exponential_subset_mean([0.0, math.log(4)], [False, True])
+    gap = (1 + 4) / 2 - 2  # mean of the exponentials minus the exponential of the mean, log 2
+    right = math.log(2) + math.sqrt(2 * gap / (0.5 * 2))
+    return {**tally(*bounds), "tightest_ratio": nearest, **hand_error(hand, math.log(4), right)}
+
+
+lemma_2_4_3 = Claim(
+    "pan2023/lemma-2.4.3",
+    Kind.LEMMA,
+    r"If Jensen's inequality for the exponential has gap $\varepsilon$, the mean of a fraction "
+    r"$\delta$ of the numbers exceeds the mean $x$ of all by at most $\sqrt{2\varepsilon/(\delta "
+    "e^x)}$.",
+    "pan2023, Lemma 2.4.3 “a similar result specific to the function”",
+    judge_tight,
+    _exponential,
+    code="nclab_papers.pan2023.jensen.exponential_subset_mean",
+)

@@ -1,0 +1,379 @@
+"""The steps in the proof of Theorem 2.3.1 from the loss to its minimum m.
+
+Weights have shape (..., C, d), features (..., C, N, d): row c holds the samples of class c.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import draws, judge_statement, relative_error, tally, with_hand_check
+from nclab.metrics.nc2_simplex_etf import simplex_etf
+from nclab.text import number
+from nclab.theory.certificates.scores import excess_to_leave
+from nclab.theory.layer_peeled import FloatArray, g, wrong_probability
+from nclab.theory.statements import ROUNDING, Inequality, norms, sample_losses, vectors
+from nclab_papers.pan2023.data_sets import lowest_loss, networks
+
+
+def minimal_loss(weight: ArrayLike, features: ArrayLike) -> Inequality:
+    r"""Compare the loss with m, the smallest loss of any weights and features with these norms.
+
+    $$\tfrac1{CN}\sum_{c,i}\ell_{c,i} \ge
+      m = \log\bigl(1+(C-1)e^{-\frac{C}{C-1}\alpha\beta}\bigr)$$
+
+    Source: pan2023, Thm 2.3.1 (minimality of m)
+    Range: every C >= 2 and N >= 1. Equality at a simplex ETF, which needs d >= C - 1.
+    """
+    w, h, alpha, beta = _with_norms(weight, features)
+    num_classes = w.shape[-2]
+    left = sample_losses(w, h).mean((-1, -2))
+    right = np.asarray(g(alpha * beta, num_classes))
+    # The condition number of g is at most C/(C-1) times the product of the norms.
+    tolerance = ROUNDING * (1 + 2 * alpha * beta) * right
+    source = "pan2023, Thm 2.3.1 (minimality of m)"
+    return Inequality(left, ">=", right, source, tolerance=tolerance)
+
+
+def _with_norms(
+    weight: ArrayLike, features: ArrayLike
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return weights and features as arrays, and their root mean square norms alpha and beta."""
+    w = vectors(weight, "weights (..., C, d)", 2)
+    h = vectors(features, "features (..., C, N, d)", 3)
+    alpha = np.sqrt(np.square(h).sum(-1).mean((-1, -2)))
+    beta = np.sqrt(np.square(w).sum((-1, -2)) / w.shape[-2])
+    return w, h, alpha, beta
+
+
+def _minimum(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    batches, gaps = [], []
+    for classes in (2, 3, 4, 7):
+        for per_class in (1, 3):
+            batches.append(minimal_loss(*networks(rng, draws(preset) // 20, classes, per_class)))
+        frame = 1.7 * simplex_etf(classes, classes - 1).numpy()
+        attained = minimal_loss(frame, 2 * frame[:, None])
+        gaps.append(float(abs(attained.left / attained.right - 1)))
+    hand = minimal_loss([[1.0], [-1.0]], [[[2.0], [0.0]], [[-2.0], [-2.0]]])
+    left = (3 * math.log1p(math.exp(-4)) + math.log(2)) / 4
+    right = math.log1p(math.exp(-2 * 3**0.5))
+    return {
+        **tally(*batches),
+        "hand_error": relative_error((hand.left, left), (hand.right, right)),
+        "etf_gap": max(gaps),
+        "plane_loss": lowest_loss(6, 2, product=3.0),
+        "plane_minimum": g(3.0, 6),
+    }
+
+
+@claim(
+    "pan2023/thm-2.3.1-minimum",
+    Kind.THEOREM,
+    r"$m = \log\left(1 + (C-1)\exp\left(-\frac{C}{C-1}\alpha\beta\right)\right)$ is the smallest "
+    "loss of any weights and features with these norms.",
+    "pan2023, Thm 2.3.1 “is the minimum achievable loss for any set of weight and feature”",
+    gather=_minimum,
+    code="nclab_papers.pan2023.loss_steps.minimal_loss",
+)
+@with_hand_check
+def minimum(numbers: Numbers) -> Finding:
+    finding = judge_statement(numbers)
+    evidence = (
+        f"no loss is below m: {finding.evidence}; simplex ETFs attain m (relative gap "
+        f"{number(numbers['etf_gap'])}), but they need d >= C - 1: six classes in two dimensions "
+        f"reach only {number(numbers['plane_loss'])}, where m is "
+        f"{number(numbers['plane_minimum'])}"
+    )
+    attained = numbers["etf_gap"] <= 1e-9
+    return Finding(finding.verdict if attained else Verdict.REFUTED, evidence, numbers)
+
+
+def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> Inequality:
+    r"""Compare the mean loss of each class with g of its centred weight against its mean feature.
+
+    $$\tfrac1N\sum_i\ell_{c,i} \ge
+      \log\bigl(1+(C-1)e^{-\frac{C}{C-1}\dot w_c\cdot\tilde h_c}\bigr)$$
+
+    Source: pan2023, Eq. (2.9)
+    Range: shape (..., C).
+    """
+    w, h, _, _ = _with_norms(weight, features)
+    left = sample_losses(w, h).mean(-1)
+    centred = w - w.mean(-2, keepdims=True)
+    inner = (centred * h.mean(-2)).sum(-1)
+    right = np.asarray(g(inner, w.shape[-2]))
+    reach = norms(w).max(-1)[..., None] * norms(h).max(-1)
+    # Logits have a rounding error of `reach`, which changes the loss by at most twice as much.
+    tolerance = 4 * ROUNDING * (1 + reach) * np.maximum(left, right)
+    return Inequality(left, ">=", right, "pan2023, Eq. (2.9)", tolerance=tolerance)
+
+
+def _class_loss(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    batches = []
+    for classes in (2, 4, 10):
+        batches.append(class_loss_bound(*networks(rng, draws(preset) // 20, classes, 3)))
+    hand = class_loss_bound([[1.0], [-1.0]], [[[2.0], [0.0]], [[-1.0], [-1.0]]])
+    right = math.log1p(math.exp(-2))
+    left = [(math.log1p(math.exp(-4)) + math.log(2)) / 2, right]
+    error = relative_error((hand.left, left), (hand.right, [right] * 2))
+    return {**tally(*batches), "hand_error": error}
+
+
+class_loss = Claim(
+    "pan2023/eq-2.9",
+    Kind.EQUATION,
+    r"The mean loss of a class is at least $\log\left(1 + (C-1)\exp\left(-\frac{C}{C-1}w_c "
+    r"h_c\right)\right)$ with the centred weight $w_c$ and the mean feature $h_c$ of the class.",
+    "pan2023, Eq. (2.9) “consider the minimum achievable average loss for a single class c”",
+    with_hand_check(judge_statement),
+    _class_loss,
+    code="nclab_papers.pan2023.loss_steps.class_loss_bound",
+)
+
+
+def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
+    r"""Return both sides of the step to (2.18): a gap leaves the logarithm divided by C.
+
+    $$\log(a+\varepsilon) \ge \log a + \frac{\varepsilon}{C},\quad
+      a = 1+(C-1)e^{x},\ \varepsilon\ge0,\ a+\varepsilon\le C$$
+
+    Source: pan2023, Eq. (2.18)
+    Range: log(a + epsilon) is the bound on the class loss, at most log C near the optimum; both
+    sides are returned minus log a.
+    """
+    a = 1 + (num_classes - 1) * np.exp(np.asarray(argument, dtype=np.float64))
+    gap = np.asarray(epsilon, dtype=np.float64)
+    left = np.log1p(gap / a)
+    applies = (gap >= 0) & (a + gap <= num_classes)
+    source = "pan2023, Eq. (2.18)"
+    return Inequality(left, ">=", gap / num_classes, source, applies, ROUNDING * left)
+
+
+def _log_sum(preset: str) -> Numbers:
+    rng = np.random.default_rng(1)
+    argument = rng.uniform(-12, 0, size=draws(preset) // 4)
+    largest = 9 * -np.expm1(argument)  # at a class loss of log C
+    gap = np.minimum(largest, 10 ** rng.uniform(-6, 1, size=len(argument)))
+    hand = log_sum_step(4, -math.log(3), 1.0)  # a = 2; log a is subtracted from both sides
+    error = relative_error((hand.left, math.log(1.5)), (hand.right, 0.25))
+    return {**tally(log_sum_step(10, argument, gap)), "hand_error": error}
+
+
+log_sum = Claim(
+    "pan2023/eq-2.18",
+    Kind.PROOF_STEP,
+    r"A gap inside the logarithm comes out of it divided by $C$: $\log(a + \varepsilon) \ge \log "
+    r"a + \varepsilon/C$, where $\log(a + \varepsilon)$ bounds a class loss that is at most "
+    r"$\log C$.",
+    "pan2023, Eq. (2.18) “to represent the gap introduced by each inequality in the above proof”",
+    with_hand_check(judge_statement),
+    _log_sum,
+    code="nclab_papers.pan2023.loss_steps.log_sum_step",
+)
+
+
+def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
+    r"""Compare the arguments of the strongly convex function with the range that the proof uses.
+
+    $$|x_c| \le C\alpha\beta,\quad x_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: shape (..., C). True of three classes or more whose loss is near m, as the theorem has
+    it. At a high loss one class may have nearly all of the norms, and |x_c| reaches
+    C sqrt(C/(C-1)) alpha beta.
+    """
+    w, h, alpha, beta = _with_norms(weight, features)
+    num_classes = w.shape[-2]
+    centred = w - w.mean(-2, keepdims=True)
+    left = num_classes / (num_classes - 1) * np.abs((centred * h.mean(-2)).sum(-1))
+    right = np.broadcast_to((num_classes * alpha * beta)[..., None], left.shape)
+    source = "pan2023, Thm 2.3.1 (proof)"
+    return Inequality(left, "<=", right, source, tolerance=ROUNDING * right)
+
+
+def _range(preset: str) -> Numbers:
+    rng = np.random.default_rng(2)
+    ranges, beyond = [], []
+    for classes in (3, 4, 10):
+        W, H = networks(rng, draws(preset) // 20, classes, 2)
+        # Only a class with most of the norms could leave the range.
+        light = 10 ** rng.uniform(-3, 0, size=(len(W), 1))
+        heavy = np.where(np.arange(classes) == 0, 1.0, light)  # (count, C)
+        for rows, columns in ((W, H), (W * heavy[..., None], H * heavy[..., None, None])):
+            share = _excess(rows, columns) / _enough(excess_to_leave, rows, columns)
+            near = share < 1
+            inside = argument_range_printed(rows, columns)
+            ranges.append(replace(inside, applies=near[:, None]))
+            beyond += share[(~inside.holds).any(-1)].tolist()
+    hand = argument_range_printed([[1.0], [-1.0]], [[[2.0]], [[1.0]]])
+    leaving = [math.log1p(2 * math.exp(-1.5 * score)) for score in (2.0, 0.5, 1.0)]
+    return {
+        **tally(*ranges),
+        "beyond": len(beyond),
+        "least_share": min(beyond, default=math.inf),
+        "excess_to_leave": excess_to_leave(10, 5.0),
+        "hand_error": relative_error(
+            (hand.left, [4.0, 2.0]),
+            (hand.right, [10**0.5] * 2),
+            (excess_to_leave(3, 1.0), (leaving[0] + 2 * leaving[1]) / 3 - leaving[2]),
+        ),
+    }
+
+
+def _excess(W: FloatArray, H: FloatArray) -> FloatArray:
+    """Return (count,) the excess of the loss over the smallest loss for these norms."""
+    both = minimal_loss(W, H)
+    return np.asarray(both.left - both.right)
+
+
+def _enough(least: Callable[[int, float], float], W: FloatArray, H: FloatArray) -> FloatArray:
+    """Return (count,) the value of `least` for the classes and norms of every network."""
+    _, _, alpha, beta = _with_norms(W, H)
+    return np.array([least(W.shape[-2], float(product)) for product in alpha * beta])
+
+
+@claim(
+    "pan2023/proof-range",
+    Kind.PROOF_STEP,
+    r"The arguments of the strongly convex function lie in $[-C\alpha\beta, C\alpha\beta]$.",
+    "pan2023, Thm 2.3.1 (proof) “the second-order derivative of log(1”",
+    gather=_range,
+    code="nclab_papers.pan2023.loss_steps.argument_range_printed",
+)
+@with_hand_check
+def norm_range(numbers: Numbers) -> Finding:
+    """Judge the range for small excess losses, and report where networks leave it."""
+    finding = judge_statement(numbers)
+    evidence = (
+        f"for excess losses too small to leave the range (below "
+        f"{number(numbers['excess_to_leave'])} at C = 10, alpha beta = 5): {finding.evidence}; at "
+        f"higher losses, from {number(numbers['least_share'])} times this value on, "
+        f"{numbers['beyond']} networks leave the range"
+    )
+    return Finding(finding.verdict, evidence, numbers)
+
+
+def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> Inequality:
+    r"""Return both sides of the tangent inequality that the thesis writes with ≈.
+
+    $$\log\bigl(1+(C-1)e^{x_0+\varepsilon}\bigr) \ge m + (1-e^{-m})\,\varepsilon,\quad
+      x_0 = -\tfrac{C}{C-1}\alpha\beta$$
+
+    Source: pan2023, Thm 2.3.1 (proof, the gap epsilon_3)
+    Range: every real epsilon, by convexity.
+    """
+    norm_product = np.asarray(product, dtype=np.float64)
+    gap = np.asarray(epsilon, dtype=np.float64)
+    left = np.asarray(g(norm_product - (num_classes - 1) / num_classes * gap, num_classes))
+    lowest = np.asarray(g(norm_product, num_classes))
+    right = lowest + np.asarray(wrong_probability(norm_product, num_classes)) * gap
+    scale = (1 + np.abs(norm_product) + np.abs(gap)) * np.maximum(left, lowest)
+    source = "pan2023, Thm 2.3.1 (proof, epsilon_3)"
+    return Inequality(left, ">=", right, source, tolerance=2 * ROUNDING * scale)
+
+
+def _third_gap(preset: str) -> Numbers:
+    rng = np.random.default_rng(5)
+    batches = []
+    for classes in (3, 10, 100):
+        product = 10 ** rng.uniform(-1, 1.3, size=draws(preset) // 10)
+        gap = rng.choice([-1, 1], size=len(product)) * 10 ** rng.uniform(-6, 1, size=len(product))
+        batches.append(tangent_step(classes, product, gap))
+    hand = tangent_step(3, 2 * math.log(2) / 3, math.log(4))  # C A/(C-1) = log 2
+    sides = (hand.left, math.log(5)), (hand.right, math.log(2) + math.log(4) / 2)
+    return {**tally(*batches), "hand_error": relative_error(*sides)}
+
+
+third_gap = Claim(
+    "pan2023/proof-third-gap",
+    Kind.PROOF_STEP,
+    r"A gap $\varepsilon_3$ in the exponent makes the loss larger by about "
+    r"$\frac{\gamma}{1+\gamma}\varepsilon_3$ with $\gamma = "
+    r"(C-1)\exp\left(-\frac{C}{C-1}\alpha\beta\right)$, and by no less.",
+    "pan2023, Thm 2.3.1 (proof) “Thus using the fact that”",
+    with_hand_check(judge_statement),
+    _third_gap,
+    code="nclab_papers.pan2023.loss_steps.tangent_step",
+)
+
+
+def excess_for_zero(num_classes: int, product: float) -> float:
+    r"""Return the excess loss below which every class has a positive score.
+
+    $$\dot w_c\cdot\tilde h_c \le 0 \;\Rightarrow\; \varepsilon \ge
+    \tfrac1C\bigl[\log C+(C-1)\,g\bigl(\tfrac{C\alpha\beta}{C-1}\bigr)\bigr]-m$$
+
+    Source: pan2023, Thm 2.3.1 (proof, positive scores)
+    Range: [0, inf), without a bias; one class at 0, the others alike.
+    """
+    other_classes = float(g(num_classes * product / (num_classes - 1), num_classes))
+    lowest = float(g(product, num_classes))
+    return (math.log(num_classes) + (num_classes - 1) * other_classes) / num_classes - lowest
+
+
+def _positive(preset: str) -> Numbers:
+    rng = np.random.default_rng(6)
+    excess, enough = [], []
+    for classes in (3, 4, 10):
+        W, H = networks(rng, draws(preset) // 20, classes, 2)
+        flipped = H.copy()
+        flipped[:, 0] *= -1  # the features of one class point away from its classifier row
+        for columns in (H, flipped):
+            scores = ((W - W.mean(1, keepdims=True)) * columns.mean(2)).sum(-1).min(-1)
+            excess += _excess(W, columns)[scores <= 0].tolist()
+            enough += _enough(excess_for_zero, W, columns)[scores <= 0].tolist()
+    both = Inequality(np.array(excess), ">=", np.array(enough), "pan2023, Thm 2.3.1 (proof)")
+    others, all_alike = (math.log1p(2 * math.exp(-1.5 * score)) for score in (1.5, 1.0))
+    hand = (math.log(3) + 2 * others) / 3 - all_alike
+    return {
+        **tally(both),
+        "enough": excess_for_zero(10, 5.0),
+        "hand_error": relative_error((excess_for_zero(3, 1.0), hand)),
+    }
+
+
+@claim(
+    "pan2023/proof-positive",
+    Kind.PROOF_STEP,
+    r"Where $\varepsilon$ is small enough every class has a positive score $w_c h_c$.",
+    "pan2023, Thm 2.3.1 (proof) “there must be”",
+    gather=_positive,
+    code="nclab_papers.pan2023.loss_steps.excess_for_zero",
+)
+@with_hand_check
+def positive(numbers: Numbers) -> Finding:
+    """Judge the excess loss of networks with a score of at most 0."""
+    finding = judge_statement(numbers)
+    evidence = (
+        f"the excess loss of networks with a score of at most 0 is at least the required one: "
+        f"{finding.evidence}; at C = 10, alpha beta = 5 the required excess is "
+        f"{number(numbers['enough'])}"
+    )
+    return Finding(finding.verdict, evidence, numbers)
+
+
+def loss_strong_convexity(num_classes: int, low: ArrayLike, high: ArrayLike) -> FloatArray:
+    r"""Return the strong convexity of the loss as a function of x on an interval.
+
+    $$\lambda = \min_{x\in[a,b]}\varphi''(x),\quad
+      \varphi(x) = \log(1+(C-1)e^x),\ \varphi'' = q(1-q)$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: (0, 1/4]; the second derivative has one peak, so the minimum is at an end.
+
+    >>> float(loss_strong_convexity(2, 0.0, 0.0))
+    0.25
+    """
+    shrink = -(num_classes - 1) / num_classes
+    first, last = (
+        np.asarray(wrong_probability(shrink * end, num_classes))
+        * np.exp(-np.asarray(g(shrink * end, num_classes)))
+        for end in (np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
+    )
+    return np.minimum(first, last)
