@@ -45,8 +45,8 @@ def whole_problem(
     """Minimise from one random start.
 
     Options in `kind`: dim, depth, loss="mse", smoothing, focal_gamma, bias (its penalty), relu
-    (features >= 0), between (ReLU between the maps), classes (every class counts once in the norm
-    of features), norms (root mean squares of features and rows, instead of penalties).
+    (features >= 0), classes (every class counts once in the norm of features), norms (root mean
+    squares of features and rows, instead of penalties).
     """
     labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
     n, C = len(labels), len(counts)
@@ -70,7 +70,6 @@ def whole_problem(
         """Return the inputs of the last map."""
         for part in reversed(maps[1:]):
             H = part @ H
-            H = H.relu() if kind.get("between") else H
         return H
 
     def function(v: Tensor) -> Tensor:

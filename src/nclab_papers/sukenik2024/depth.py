@@ -25,7 +25,7 @@ from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.picture import Picture
 from nclab.files import write_whole
-from nclab.theory.targets.deep_linear import shape_value, shapes
+from nclab.theory.targets.deep_heads import shape_value, shapes
 from nclab.theory.targets.setting import check_setting
 from nclab_papers.shared.rows import (
     as_columns,

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import holds_if, relative_error
 from nclab.text import number
-from nclab.theory.targets.deep_relu import deep_relu, vertices
+from nclab.theory.targets.deep_heads import deep_relu, vertices
 from nclab_papers.sukenik2024.descent import Factors, Model, evaluate
 
 CASES = {
@@ -73,7 +73,7 @@ def gather(preset: str) -> dict[str, Any]:
     """Compare the objectives of both networks with their formulas."""
     rows = []
     for classes, layers, decay in CASES[preset]:
-        formula = deep_relu(classes, layers, decay, refine=False)
+        formula = deep_relu(classes, layers, decay)
         values = {
             name: best_value(build(classes, layers), classes, layers, decay)
             for name, build in (("collapse", collapsed), ("graph", on_graph))
@@ -99,7 +99,7 @@ def gather(preset: str) -> dict[str, Any]:
     "network of lower rank, built on a graph, has a smaller objective.",
     "sukenik2024, Sec. Abstract “DNC stops being optimal for the deep unconstrained features”",
     gather=gather,
-    code="nclab.theory.targets.deep_relu.deep_relu",
+    code="nclab.theory.targets.deep_heads.deep_relu",
 )
 def low_rank_beats_collapse(numbers: Numbers) -> Finding:
     """Require that the graph's network has the smaller objective, and that the formula agrees."""

@@ -195,23 +195,6 @@ def test_search_of_deep_heads_tries_a_line() -> None:
     assert int(torch.linalg.matrix_rank(lines.logits, rtol=1e-6)) == 1
 
 
-def test_deep_relu_heads_descend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random starts find a point whose logits, Gram matrices and norms are consistent."""
-    monkeypatch.setattr("nclab.theory.targets.deep_relu.RANDOM", 1)
-    monkeypatch.setattr("nclab.theory.targets.deep_relu.REFINING", 60)
-    options: Any = {"loss": "mse", "features": "relu", "depth": 3}
-    known = nclab.target(counts=[5] * 3, weight_decay=(0.01, 0.002), **options)
-    assert known.proof == "lowest of known geometries and 1 starts: no proof"
-    assert known.geometry == "orthogonal frame in every layer"
-    monkeypatch.setattr("nclab.theory.targets.deep_relu.shrunk", lambda values, *_: 0.1 * values)
-    optimum = nclab.target(counts=[5] * 3, weight_decay=(0.01, 0.002), **options)
-    assert "found by descent" in optimum.geometry
-    assert optimum.objective is not None
-    assert optimum.objective > optimum.loss > 0
-    assert float(optimum.logits.diagonal().max()) > 0.5
-    assert torch.linalg.eigvalsh(optimum.mean_gram).min() > -1e-12
-
-
 def test_smaller_norms_can_have_the_same_loss() -> None:
     T = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
     optimum = nclab.target(counts=[3, 2, 1], norms=(50.0, 50.0), targets=T)
@@ -261,8 +244,8 @@ def test_json_and_plot() -> None:
         ({"num_classes": 2, "weight_decay": 0.1, "targets": "x"}, "matrix of numbers, got 'x'"),
         (
             {"num_classes": 6, "weight_decay": (0.1, 0.1), "loss": "mse", "features": "relu"}
-            | {"depth": 4, "dim": 3},
-            "dim of at least 6",
+            | {"depth": 4},
+            "depth=1 with features relu, got depth=4",
         ),
         ({"num_classes": 3, "weight_decay": 0.1, "loss": "hinge"}, "got 'hinge'"),
         ({"num_classes": 3, "weight_decay": 0.1, "loss": np.array(["mse"] * 2)}, "got array"),

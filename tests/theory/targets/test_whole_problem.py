@@ -11,7 +11,6 @@
 | label smoothing, focal, unit spheres               | ORDINARY, test_unit_spheres                 |
 | softmax codes                                      | test_softmax_codes                          |
 | deep linear heads under cross-entropy              | test_deep_cross_entropy                     |
-| deep ReLU heads                                    | test_deep_relu_heads                        |
 
 The numbers themselves, to all their digits, are in test_golden.py.
 """
@@ -23,7 +22,6 @@ import pytest
 import torch
 
 import nclab
-from nclab.theory.targets.deep_relu import deep_relu
 from nclab.theory.targets.limits import best_margin, softmax_margin
 from tests.reference.whole_problem import (
     least_norm_with_margins,
@@ -64,7 +62,7 @@ def target_like(counts: list[int], decays: tuple[float, float], kind: dict[str, 
         counts=counts,
         weight_decay=decays,
         loss=loss or kind.get("loss", "cross_entropy"),
-        features="relu" if kind.get("relu") or kind.get("between") else "free",
+        features="relu" if kind.get("relu") else "free",
         average="classes" if kind.get("classes") else "samples",
         **{name: kind[name] for name in names if name in kind},
     )
@@ -224,16 +222,3 @@ def test_deep_cross_entropy() -> None:
     assert best.value == pytest.approx(0.0414437, abs=5.1e-8)
     assert int((torch.linalg.eigvalsh(best.classifier_gram) > 1e-6).sum()) == 4
     assert best.value > 0.04070236 * (1 - 1e-6)  # what `search` finds, test_golden.py
-
-
-@pytest.mark.slow
-def test_deep_relu_heads() -> None:
-    """With four maps descent ends below orthogonal frames; with two it ends at them."""
-    for depth, below in ((4, True), (2, False)):
-        kind = {"loss": "mse", "depth": depth, "between": True}
-        optimum = target_like([1] * 4, (0.001, 0.001), kind)
-        ends = [whole_problem([1] * 4, (0.001, 0.001), seed=k, **kind).value for k in range(4)]
-        assert min(ends) > optimum.objective * (1 - 1e-4)
-        collapse = deep_relu(4, depth, 0.001, refine=False).collapse
-        assert (optimum.objective < collapse * (1 - 1e-3)) == below
-        assert optimum.objective <= collapse * (1 + 1e-12)

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.theory.targets.closed_forms import solve_balanced, solve_relu
-from nclab.theory.targets.deep_linear import solve_deep_linear
-from nclab.theory.targets.deep_relu import solve_deep_relu
+from nclab.theory.targets.deep_heads import solve_deep_linear
 from nclab.theory.targets.given_norms import WEAKEST, find_weight, least_loss
 from nclab.theory.targets.limits import (
     best_margin,
@@ -69,8 +68,7 @@ def target(
         norms: (α, β) instead of weight_decay: rms norms of the features and the classifier rows.
         bias: penalty of the bias, 0 for a free bias, None for no bias.
         features: free, or relu for non-negative features.
-        depth: number of linear maps after the features. With relu features and mse there is a ReLU
-            between the maps, and the features before the first map are free.
+        depth: number of linear maps after the features.
         smoothing: amount of label_smoothing, 0.1 by default.
         focal_gamma: exponent γ of focal, 2 by default.
         targets: (C, C) soft targets of cross_entropy, one column per class.
@@ -223,9 +221,10 @@ def _deep(setting: Setting) -> Solution:
     """Return the solution for a deep head."""
     weight = setting.weight
     if setting.features == "relu":
-        if setting.loss != "mse":
-            raise DataError(f"Expected loss mse for deep ReLU heads, got {setting.loss}.")
-        return solve_deep_relu(setting, weight)
+        raise DataError(
+            f"Expected depth=1 with features relu, got depth={setting.depth}: no optimum of a deep "
+            "head with ReLU is known."
+        )
     if setting.loss == "mse" and not setting.bias:
         return solve_squared(setting, weight)
     if setting.loss == "mse" or setting.bias is not None:

@@ -1,4 +1,4 @@
-"""Deep linear heads under cross-entropy: the simplex ETF against geometries of lower rank."""
+"""Deep heads: the simplex ETF, or neural collapse, against geometries of lower rank."""
 
 import math
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nclab.theory.targets.search import losses, number_of_starts, search
 from nclab.theory.targets.setting import Setting, Solution, factor_grams
+from nclab.theory.targets.squared_error import shrunk
 
 GRID = 240
 
@@ -114,3 +115,53 @@ def _of_shape(setting: Setting, shape: Geometry, size: float, weight: float) -> 
         norm=float(values.sum()),
         weight=weight,
     )
+
+
+class DeepRelu(NamedTuple):
+    """Objectives of two networks with ReLU between their linear maps."""
+
+    collapse: float
+    """Objective of an orthogonal frame in every layer."""
+    graph: float | None
+    """Objective of rank r before the last ReLU, for C = r (r - 1) / 2 classes; None for other C and
+    for fewer than 3 maps."""
+
+
+def deep_relu(num_classes: int, depth: int, decay: float) -> DeepRelu:
+    r"""Return the objectives of two constructions for `depth` linear maps with ReLU between them.
+
+    Every class has one sample, every factor the weight decay `decay`; the loss is half the mean
+    squared error. Collapse costs C times the problem of one singular value 1. For the graph, X is
+    the incidence of the edges of the complete graph of r vertices,
+    $\mathrm{ReLU}(XX^\top - 11^\top) = I$, so that the layers before the last carry $X^\top$ only,
+    which has rank r:
+
+    $$\min_p \tfrac{(1-p)^2}{2} + \tfrac F2\lambda\Bigl(C\cdot\tfrac{Cr}4\cdot r^{L-3}\cdot
+    \bigl(\sqrt{2(r-1)}+(r-1)\sqrt{r-2}\bigr)^2p^2\Bigr)^{1/F}$$
+
+    >>> result = deep_relu(6, 4, 0.001)
+    >>> round(result.collapse, 8), round(result.graph, 8)
+    (0.01498193, 0.01443226)
+    """
+    C, F = num_classes, depth + 1
+    unit = torch.ones(1, dtype=torch.float64)
+    sigma = float(shrunk(unit, C, decay, F))
+    collapse = C * ((1 - sigma) ** 2 / (2 * C) + F / 2 * decay * sigma ** (2 / F))
+    r = vertices(C)
+    if r is None or r < 4 or depth < 3:
+        return DeepRelu(collapse, None)
+    first = math.sqrt(2 * (r - 1)) + (r - 1) * math.sqrt(r - 2)  # nuclear norm of two factors
+    squared_norms = C * (C * r / 4) * float(r) ** (depth - 3) * first**2  # of all factors at p = 1
+    base = F / 2 * decay * squared_norms ** (1 / F)
+    # F/2 decay (K p^2)^(1/F); the loss is C (1 - p)^2 / (2 C).
+    return DeepRelu(collapse, best_size(lambda p: (1 - p) ** 2 / 2 + base * p ** (2 / F), 1.0)[1])
+
+
+def vertices(num_classes: int) -> int | None:
+    """Return the r with r (r - 1) / 2 classes, or None.
+
+    >>> vertices(10), vertices(11)
+    (5, None)
+    """
+    r = round((1 + math.sqrt(1 + 8 * num_classes)) / 2)
+    return r if r * (r - 1) == 2 * num_classes else None
