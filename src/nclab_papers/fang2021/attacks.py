@@ -14,7 +14,7 @@ from nclab.claims.attacks import (
     unchanged,
     weakened,
 )
-from nclab_papers.shared.rows import ideal_study, seed_noise
+from nclab_papers.shared.study import ideal_study, seed_noise
 
 RATIOS, DECAYS = (1, 3, 10, 30, 100), (1e-3, 1e-2)
 SCALED_DISTANCES = scaled("networks", "from_etf", "from_seli", "from_target")

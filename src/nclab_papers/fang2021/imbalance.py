@@ -9,7 +9,7 @@ last claim is about the layer-peeled model itself.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,12 @@ from torch import Tensor
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
+from nclab.claims.pictures import Line, line_panel
 from nclab.claims.statements import holds_if
-from nclab.claims.tables import Column, Row, Table, summarise
+from nclab.claims.tables import Column, Row, Table, Value, summarise
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Panel, Picture, Series, Style
+from nclab.figures.picture import Picture
 from nclab.text import number
 from nclab.theory.targets.dispatch import target
 from nclab.theory.targets.distance import gram_distance
@@ -34,20 +35,19 @@ from nclab.theory.targets.limits import limit_grams
 from nclab.theory.targets.result import cosines
 from nclab.training.data.selection import SampleSelection
 from nclab.training.sweep import SweepConfig, TrainedNetwork
-from nclab_papers.shared.measures import LastLayer, rounded
-from nclab_papers.shared.networks import FieldNetworks, fashion
-from nclab_papers.shared.rows import (
-    Value,
+from nclab_papers.shared.networks import FieldNetworks, LastLayer, fashion, rounded
+from nclab_papers.shared.study import (
     as_rows,
     averaged,
     by_cell,
+    column,
     counts,
     having,
+    minimise_freely,
     of_the_source,
-    plain,
     slopes,
+    train_and_measure,
 )
-from nclab_papers.shared.study import band, if_drawn, minimise_freely, train_and_measure
 
 CLASSES = 10
 LARGE = 10
@@ -176,51 +176,38 @@ def tables(numbers: Numbers) -> list[Table]:
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return cosines and distances against the imbalance."""
-    rows = as_rows(numbers)
-
-    def line(
-        rows: Sequence[Row], name: str, label: str, colour: int, style: Style = "solid"
-    ) -> Series:
-        mean = band(rows, plain(name), "ratio", ("weight_decay",), label, colour)
-        return mean._replace(low=None, high=None, style=style)
-
-    styles: tuple[tuple[str, str, Style], ...] = (
-        ("minority", "{:g}", "solid"),
-        ("target_minority", "", "dashed"),
-    )
-    angles = tuple(
-        line(having(rows, weight_decay=decay), name, label.format(decay), colour, style)
-        for colour, decay in enumerate(numbers["config"]["weight_decays"])
-        for name, label, style in styles
-    )
-    distances = tuple(
-        line(rows, name, COLUMNS[name], colour)
+    rows = [row for row in as_rows(numbers) if counts(row)]
+    if not rows:
+        return []
+    angles = []
+    for colour, decay in enumerate(numbers["config"]["weight_decays"]):
+        where = {"weight_decay": decay}
+        angles.append(Line(f"{decay:g}", "minority", where, colour))
+        angles.append(Line("", "target_minority", where, colour, "dashed"))
+    distances = [
+        Line(COLUMNS[name], name, colour=colour)
         for colour, name in enumerate(("from_etf", "from_seli", "from_target"))
-    )
+    ]
     titles = ("Cosine between minority classifiers", "Distance of the classifier's Gram matrix")
-    panels = (
-        Panel(titles[0], "imbalance R", "cosine", angles, x_scale="log"),
-        Panel(titles[1], "imbalance R", "distance", distances, x_scale="log"),
+    panels = tuple(
+        line_panel(title, rows, "ratio", lines, x_label="imbalance R", x_scale="log")
+        for title, lines in zip(titles, (angles, distances), strict=True)
     )
     caption = (
-        "Means over the networks with training accuracy 0.99 or more. Left, one colour for each "
-        "weight decay: networks (solid), and the optimum for their class counts, weight decay and "
-        "norms (dashed). Right: mean over all weight decays."
+        "Means over the networks with training accuracy 0.99 or more; bands from the smallest to "
+        "the largest seed. Left, one colour for each weight decay: networks (solid), and the "
+        "optimum for their class counts, weight decay and norms (dashed). Right: mean over all "
+        "weight decays."
     )
     title = "Imbalanced classes: minority classifiers and their targets"
-    return if_drawn(Picture("fang2021_imbalance", title, panels, 2, caption))
+    return [Picture("fang2021_imbalance", title, panels, 2, caption)]
 
 
-def mean_by_seed(numbers: Numbers, value: Callable[[Row], float], **match: Any) -> dict[int, float]:
+def mean_by_seed(numbers: Numbers, value: Value, **match: Any) -> dict[int, float]:
     """Return the mean of a value over the networks of a seed with imbalance 10 or more."""
     large = tuple(ratio for ratio in numbers["config"]["imbalances"] if ratio >= LARGE)
     rows = having(as_rows(numbers), imbalance=large, **match)
     return averaged(by_cell(rows, value, "imbalance", "weight_decay"))
-
-
-def difference(first: str, second: str) -> Value:
-    """Return a function that reads the difference of two columns from a row."""
-    return lambda row: float(row[first]) - float(row[second])
 
 
 study_claim = partial(claim, needs="fang2021_imbalance", figure="fang2021_imbalance")
@@ -231,13 +218,13 @@ study_claim = partial(claim, needs="fang2021_imbalance", figure="fang2021_imbala
     Kind.RESULT,
     "In networks classifiers of minority classes turn towards each other as the imbalance grows.",
     "fang2021, Sec. Abstract “first predicted by the Layer-Peeled Model before being confirmed”",
-    code="nclab_papers.shared.rows.slopes",
+    code="nclab_papers.shared.study.slopes",
 )
 def minority_networks(numbers: Numbers) -> Finding:
     """Require that the mean cosine of minority classifiers rises with the imbalance."""
     rows = as_rows(numbers)
     ratios = sorted({float(row["ratio"]) for row in rows})
-    rises = slopes(rows, plain("minority"), along="ratio", at=ratios, keys=("weight_decay",))
+    rises = slopes(rows, column("minority"), along="ratio", at=ratios, keys=("weight_decay",))
     part = Part("rise of the cosine of minority classifiers", rises)
     return of_the_source(judge_effects([part], margin=0.05, unit="a decade"), numbers)
 
@@ -252,7 +239,7 @@ def minority_networks(numbers: Numbers) -> Finding:
 )
 def finite_target(numbers: Numbers) -> Finding:
     """Require that the distance from the target is smaller than the distance from SELI."""
-    nearer = mean_by_seed(numbers, difference("from_seli", "from_target"))
+    nearer = mean_by_seed(numbers, column("from_seli", minus="from_target"))
     return judge_effects([Part("distance, SELI − target", nearer)], margin=0.01)
 
 
@@ -266,8 +253,9 @@ def finite_target(numbers: Numbers) -> Finding:
 def tail_angles(numbers: Numbers) -> Finding:
     """Require that the mean cosine is within 0.1 of its target, for each weight decay."""
 
-    def closeness(row: Row) -> float:
-        return 0.1 - math.fabs(float(row["minority"]) - float(row["target_minority"]))
+    def closeness(row: Row) -> float | None:
+        deviation = column("minority", minus="target_minority")(row)
+        return None if deviation is None else 0.1 - abs(deviation)
 
     parts = [
         Part(f"weight decay {decay:g}", mean_by_seed(numbers, closeness, weight_decay=decay))

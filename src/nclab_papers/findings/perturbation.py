@@ -49,10 +49,9 @@ def attacked_accuracy(
 ) -> float:
     """Return the share of samples that stay correct under projected gradient descent.
 
-    Every coordinate changes by at most `radius`. The steps reduce the gap between the logit of the
-    label and the largest other logit. The gradient of cross-entropy would vanish for large logits,
-    which would look like robustness. The result is an upper bound: a better adversary may find
-    more errors.
+    Every coordinate changes by at most `radius`. The steps reduce the gap of the logits, whose
+    gradient does not vanish for large logits as that of cross-entropy does. The result is an upper
+    bound: a better adversary may find more errors.
 
     >>> model = torch.nn.Linear(1, 2, bias=False)
     >>> _ = model.weight.data.copy_(torch.tensor([[1.0], [-1.0]]))

@@ -12,17 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any, get_args
 
 from nclab.claims.claim import Claim, Finding, Kind, Numbers
-from nclab.claims.judging import Part, judge_effects, t_interval
+from nclab.claims.judging import Part, judge_effects
 from nclab.claims.paper import run_jobs
 from nclab.claims.pictures import mean_points, point_panel
 from nclab.claims.tables import Row, Table, mean_and_deviation
 from nclab.engine import LOCAL, Engine, Job
 from nclab.errors import NclabError
-from nclab.figures.picture import Panel, Picture, Series
+from nclab.figures.picture import Picture
 from nclab.training.data import fashion_mnist
 from nclab_papers.findings.terminal_training import (
     AFTER,
@@ -72,8 +71,15 @@ def run(
     if any(network == "vgg" for network, _ in missing):
         for part in ("train", "test"):
             fashion_mnist.load(part=part)  # raises here if the data are not installed
-    if missing:
-        _train(config, missing, engine)
+    # The paths are absolute, because processes on a cluster have other working folders.
+    jobs = [
+        Job(f"{network}, seed {seed}", train, (folder.absolute(), config, network, seed))
+        for (network, seed), folder in missing.items()
+    ]
+    if jobs:
+        total = sum(config.epochs(network) for network, _ in missing)
+        folder = (out / KIND).absolute()
+        run_jobs(jobs, "training on", engine=engine, total=total, folder=folder)
     vgg, mlp = config.vgg, config.mlp
     return {
         "config": {**asdict(config), "seeds": list(seeds)},
@@ -85,18 +91,6 @@ def run(
             row for (network, _), folder in planned.items() for row in read_rows(folder, network)
         ],
     }
-
-
-def _train(config: Config, missing: Mapping[tuple[Network, int], Path], engine: Engine) -> None:
-    """Train the missing networks."""
-    # The path is absolute, because processes on a cluster have other working folders.
-    jobs = [
-        Job(f"{network}, seed {seed}", train, (folder.absolute(), config, network, seed))
-        for (network, seed), folder in missing.items()
-    ]
-    total = sum(config.epochs(network) for network, _ in missing)
-    folder = next(iter(missing.values())).absolute().parent
-    run_jobs(jobs, "training on", engine=engine, total=total, folder=folder)
 
 
 def pairs(numbers: Numbers, network: Network) -> Pairs:
@@ -123,6 +117,9 @@ def _field(name: str, index: int | None = None) -> Value:
     return lambda row: float(row[name] if index is None else row[name][index])
 
 
+FALLING = ("variation within classes", "deviation from equal angles (class means)")
+"""Quantities whose decrease is claimed."""
+COLLAPSE = (*FALLING, "smallest training margin")
 ACCURACY, AGREEMENT = "test accuracy", "nearest class mean agrees with the network, test"
 MARGIN_QUANTILES = ("10 % quantile of the test margins", "median of the test margins")
 
@@ -138,9 +135,9 @@ def quantities(config: Mapping[str, Any]) -> dict[str, Value]:
         for index, size in enumerate(config["noises"])
     }
     return {
-        "variation within classes": _field("nc1_within_variation"),
-        "deviation from equal angles (class means)": _field("nc2_equiangularity_means"),
-        "smallest training margin": _field("margin"),
+        FALLING[0]: _field("nc1_within_variation"),
+        FALLING[1]: _field("nc2_equiangularity_means"),
+        COLLAPSE[2]: _field("margin"),
         "normalised margin of ji2022": _field("normalised_margin"),
         ACCURACY: _field("test_accuracy"),
         MARGIN_QUANTILES[0]: _field("test_margins", QUANTILES.index(0.1)),
@@ -153,121 +150,65 @@ def quantities(config: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return both moments and their difference for each network."""
-    return [_table(numbers, network) for network in get_args(Network)]
-
-
-def _table(numbers: Numbers, network: Network) -> Table:
-    """Return one line per quantity of a network."""
-    moments = list(pairs(numbers, network).values())
-    lines = []
-    for name, value in {"epoch": _field("epoch"), **quantities(numbers["config"])}.items():
-        before, after = ([value(pair[moment]) for pair in moments] for moment in (0, 1))
-        changes = [b - a for a, b in zip(before, after, strict=True)]
-        means = (mean_and_deviation(before, ".4g"), mean_and_deviation(after, ".4g"))
-        lines.append((name, *means, _mean_with_interval(changes)))
-    return Table(
-        f"{NAMES[network]}: at the first interpolation and at the end, mean ± deviation over "
-        f"the {len(moments)} of {len(numbers['seeds'])} seeds with a terminal phase; margins in "
-        "units of the largest margin that the norms allow",
-        ("quantity", "before", "after", "after − before, 95 %"),
-        lines,
-    )
-
-
-def _mean_with_interval(values: Sequence[float]) -> str:
-    """Return the mean and its 95 % interval as text."""
-    if not values:
-        return "–"
-    ends = t_interval(values)
-    mean = f"{fmean(values):+.4f}"
-    return mean if ends is None else f"{mean} [{ends[0]:+.4f}, {ends[1]:+.4f}]"
+    """Return both moments and their difference for each network, one line per quantity."""
+    tables = []
+    for network in get_args(Network):
+        moments = pairs(numbers, network).values()
+        lines = []
+        for name, value in {"epoch": _field("epoch"), **quantities(numbers["config"])}.items():
+            before, after = ([value(pair[moment]) for pair in moments] for moment in (0, 1))
+            changes = [b - a for a, b in zip(before, after, strict=True)]
+            cells = (mean_and_deviation(values, ".4g") for values in (before, after, changes))
+            lines.append((name, *cells))
+        title = (
+            f"{NAMES[network]}: at the first interpolation and at the end, mean ± deviation over "
+            f"the {len(moments)} of {len(numbers['seeds'])} seeds with a terminal phase; margins "
+            "in units of the largest margin that the norms allow"
+        )
+        tables.append(Table(title, ("quantity", "before", "after", "after − before"), lines))
+    return tables
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return a row per network: shares of test samples, distribution of margins, collapse."""
+    """Return a row per network: shares of test samples, and collapse with margins."""
+    config = numbers["config"]
+    quantities = {
+        "share of test samples": {
+            "test": _field("test_accuracy"),
+            **{f"adv. {r:g}": _field("attacked", i) for i, r in enumerate(config["radii"])},
+            **{f"noise {s:g}": _field("noisy", i) for i, s in enumerate(config["noises"])},
+            "centre": _field("test_agreement"),
+        },
+        "collapse and margins": {
+            "NC1": _field("nc1_within_variation"),
+            "NC2": _field("nc2_equiangularity_means"),
+            "margin": _field("margin"),
+            "median test": _field("test_margins", QUANTILES.index(0.5)),
+        },
+    }
     panels = []
     for network in get_args(Network):
-        moments = list(pairs(numbers, network).values())
-        if moments:
-            panels += _panels(numbers["config"], network, moments)
-    if not panels:
-        return []
-    return [
-        Picture(
-            "findings_terminal_phase",
-            "Training beyond interpolation",
-            tuple(panels),
-            columns=3,
-            caption="Hollow: when all training data are classified correctly for the first time. "
-            "Filled: at the end of training. Means over seeds; bars reach from the smallest to "
-            "the largest seed. Adversaries and noise are given in standard deviations of the "
-            "inputs, margins in units of the largest margin that the norms allow, αβC/(C−1).",
-            panel_size=(4.4, 3.0),
-        )
-    ]
-
-
-def _panels(
-    config: Mapping[str, Any], network: Network, moments: Sequence[tuple[Row, Row]]
-) -> list[Panel]:
-    """Return the three panels of a network."""
-    shares = {
-        "test": _field("test_accuracy"),
-        **{f"adv. {r:g}": _field("attacked", index) for index, r in enumerate(config["radii"])},
-        **{f"noise {s:g}": _field("noisy", index) for index, s in enumerate(config["noises"])},
-        "centre": _field("test_agreement"),
-    }
-    collapse = {
-        "NC1": _field("nc1_within_variation"),
-        "NC2": _field("nc2_equiangularity_means"),
-        "margin": _field("margin"),
-        "median test": _field("test_margins", QUANTILES.index(0.5)),
-    }
-    margins = tuple(
-        Series(
-            label,
-            [
-                fmean(pair[moment]["test_margins"][index] for pair in moments)
-                for index in range(len(QUANTILES))
-            ],
-            QUANTILES,
-            colour=moment,
-            style="solid" if moment else "dashed",
-            marker="filled" if moment else "hollow",
-        )
-        for moment, label in enumerate((BEFORE, AFTER))
+        moments = pairs(numbers, network).values()
+        for title, values in quantities.items() if moments else ():
+            groups = [
+                mean_points(
+                    label,
+                    [[value(pair[moment]) for pair in moments] for value in values.values()],
+                    colour=moment,
+                    marker="filled" if moment else "hollow",
+                )
+                for moment, label in enumerate((BEFORE, AFTER))
+            ]
+            panels.append(point_panel(f"{network}: {title}", list(values), groups))
+    caption = (
+        "Hollow: when all training data are classified correctly for the first time. "
+        "Filled: at the end of training. Means over seeds; bars reach from the smallest to "
+        "the largest seed. Adversaries and noise are given in standard deviations of the "
+        "inputs, margins in units of the largest margin that the norms allow, αβC/(C−1)."
     )
-    return [
-        _compare(f"{network}: share of test samples", shares, moments),
-        Panel(
-            f"{network}: test margins", "margin, in units of the largest", "share below", margins
-        ),
-        _compare(f"{network}: collapse and margins", collapse, moments),
-    ]
-
-
-def _compare(title: str, values: Mapping[str, Value], moments: Sequence[tuple[Row, Row]]) -> Panel:
-    """Return both moments side by side for named quantities."""
-    groups = [
-        mean_points(
-            label,
-            [[value(pair[moment]) for pair in moments] for value in values.values()],
-            colour=moment,
-            marker="filled" if moment else "hollow",
-        )
-        for moment, label in enumerate((BEFORE, AFTER))
-    ]
-    return point_panel(title, list(values), groups)
-
-
-COLLAPSE = (
-    "variation within classes",
-    "deviation from equal angles (class means)",
-    "smallest training margin",
-)
-FALLING = COLLAPSE[:2]
-"""Quantities whose decrease is claimed."""
+    title, size = "Training beyond interpolation", (4.4, 3.0)
+    picture = Picture("findings_terminal_phase", title, tuple(panels), 2, caption, size)
+    return [picture] if panels else []
 
 
 def judged(
@@ -293,70 +234,59 @@ def judged(
     return replace(finding, evidence=finding.evidence + note)
 
 
-def _finding(
-    network: Network,
-    id: str,
-    text: str,
-    source: str,
-    wanted: Callable[[str], bool],
-    margin: float,
-) -> Claim:
-    return Claim(
-        f"findings/terminal-{id}-{network}",
-        Kind.RESULT,
-        f"{NAMES[network]}: {text[0].lower()}{text[1:]}",
-        source,
-        partial(judged, network, wanted, margin),
-        needs="findings_terminal_phase",
-        figure="findings_terminal_phase",
+def _claims(
+    id: str, text: str, source: str, wanted: Callable[[str], bool], margin: float
+) -> tuple[Claim, Claim]:
+    """Return the claim about VGG-13 and the same claim about the network of pan2023."""
+    vgg, mlp = (
+        Claim(
+            f"findings/terminal-{id}-{network}",
+            Kind.RESULT,
+            f"{NAMES[network]}: {text}",
+            source,
+            partial(judged, network, wanted, margin),
+            needs="findings_terminal_phase",
+            figure="findings_terminal_phase",
+        )
+        for network in get_args(Network)
     )
+    return vgg, mlp
 
 
-BENEFIT = "ji2022, Sec. 1 “the benefit of training after achieving zero training”"
-COLLAPSES = (
+vgg_collapses, mlp_collapses = _claims(
     "collapse",
-    "Between the first interpolation and the end of training features collapse further and the "
+    "between the first interpolation and the end of training features collapse further and the "
     "normalised margin of the training data grows.",
     "ji2022, Sec. 1 “the within-class cross-sample features will collapse to the mean”",
     COLLAPSE.__contains__,
     UNIT,
 )
-GENERALISES = (
+vgg_generalises, mlp_generalises = _claims(
     "generalisation",
-    "Training beyond interpolation makes the test accuracy higher.",
-    BENEFIT,
+    "training beyond interpolation makes the test accuracy higher.",
+    "ji2022, Sec. 1 “the benefit of training after achieving zero training”",
     ACCURACY.__eq__,
     SHARE,
 )
-MARGINS = (
+vgg_margins, mlp_margins = _claims(
     "margins",
-    "Training beyond interpolation makes the normalised margins of the test data larger.",
+    "training beyond interpolation makes the normalised margins of the test data larger.",
     "ji2022, Sec. 3.1 “max-margin directions, which usually enjoy some good properties”",
     MARGIN_QUANTILES.__contains__,
     UNIT,
 )
-ROBUST = (
+vgg_robust, mlp_robust = _claims(
     "robustness",
-    "Training beyond interpolation makes the accuracy on perturbed test data higher.",
+    "training beyond interpolation makes the accuracy on perturbed test data higher.",
     "ji2022, Sec. 1 “better properties in generalization and robustness”",
     lambda name: name.startswith("accuracy "),
     SHARE,
 )
-CENTRES = (
+vgg_centres, mlp_centres = _claims(
     "centres",
-    "Training beyond interpolation makes the classifier decide more often as the nearest class "
+    "training beyond interpolation makes the classifier decide more often as the nearest class "
     "mean does on test data.",
     "pan2023, Sec. 1.2 “assigning the label of the nearest class mean vector”",
     AGREEMENT.__eq__,
     SHARE,
 )
-vgg_collapses = _finding("vgg", *COLLAPSES)
-vgg_generalises = _finding("vgg", *GENERALISES)
-vgg_margins = _finding("vgg", *MARGINS)
-vgg_robust = _finding("vgg", *ROBUST)
-vgg_centres = _finding("vgg", *CENTRES)
-mlp_collapses = _finding("mlp", *COLLAPSES)
-mlp_generalises = _finding("mlp", *GENERALISES)
-mlp_margins = _finding("mlp", *MARGINS)
-mlp_robust = _finding("mlp", *ROBUST)
-mlp_centres = _finding("mlp", *CENTRES)

@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,8 @@ from nclab.training.fleet import Fleet, Member, Recipe
 from nclab.training.models.mlp import MLP, Shape
 from nclab.training.models.vgg import VGG13
 from nclab_papers.findings.perturbation import Box, attacked_accuracy, logit_gaps, noisy_accuracy
+from nclab_papers.ji2022.vgg_training import FORMER_OPTIONS, Trainer, new_trainer
 from nclab_papers.ji2022.vgg_training import Config as VGGConfig
-from nclab_papers.ji2022.vgg_training import new_trainer
 from nclab_papers.pan2023.networks import Networks
 
 KIND = "terminal"
@@ -78,6 +78,8 @@ class Config:
         """Return the fields that the results of a network depend on."""
         irrelevant = ("mlp", "layers", "weight_decay") if network == "vgg" else ("vgg",)
         fields = {k: value for k, value in asdict(self).items() if k not in irrelevant}
+        if network == "vgg":
+            fields["vgg"] |= FORMER_OPTIONS
         if network == "mlp":
             mlp = fields["mlp"]
             fields["mlp"] = {k: mlp[k] for k in mlp if k not in ("workers", "moments")}
@@ -101,110 +103,27 @@ class Data(NamedTuple):
     box: Box
 
 
-class Training(Protocol):
-    """Interface of a network in training."""
+class FleetTrainer:
+    """Training of one network by `Fleet`, with the methods of the trainer of VGG-13."""
 
-    data: Data
+    def __init__(self, shape: Shape, member: Member, recipe: Recipe, samples: Samples) -> None:
+        self.recipe = recipe
+        self.fleet = Fleet(shape, [member], recipe, *samples)
 
     @property
     def epoch(self) -> int:
         """Number of completed epochs."""
+        return self.fleet.epoch
 
-    def train_epoch(self) -> dict[str, float]:
-        """Train one epoch; return loss, accuracy and learning rate of its batches."""
-
+    @property
     def model(self) -> nn.Module:
-        """Return the network in evaluation mode."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of a checkpoint."""
-
-    def extra(self) -> dict[str, Any]:
-        """Return the numbers of a checkpoint."""
-
-    def load(self, checkpoint: Checkpoint) -> None:
-        """Continue from a checkpoint."""
-
-
-class VGGTraining:
-    """Training of VGG-13 on images of FashionMNIST, tested on other images."""
-
-    def __init__(self, config: Config, seed: int) -> None:
-        self._solo = new_trainer(config.vgg, seed=seed)
-        everything = fashion_mnist.load(part="test")
-        chosen = _mixed_subset(everything.labels, config.tested, seed)
-        pixels = everything.pixels[chosen]
-        black, white = torch.zeros_like(pixels[:1]), torch.full_like(pixels[:1], 255)
-        self.data = Data(
-            Samples(self._solo.inputs, self._solo.labels),
-            Samples(fashion_mnist.to_inputs(pixels), everything.labels[chosen]),
-            # The padding is black in both bounds, so it cannot be perturbed.
-            Box(fashion_mnist.to_inputs(black)[0], fashion_mnist.to_inputs(white)[0]),
-        )
-
-    @property
-    def epoch(self) -> int:
-        """Number of completed epochs."""
-        return self._solo.epoch
+        """Copy of the network, whose batch norm uses its running averages."""
+        return self.fleet.model(0)
 
     def train_epoch(self) -> dict[str, float]:
         """Train one epoch; return loss, accuracy and learning rate of its batches."""
-        return self._solo.train_epoch()
-
-    def model(self) -> nn.Module:
-        """Return the network, which stays in evaluation mode until the next epoch."""
-        return self._solo.model.eval()
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of a checkpoint."""
-        return self._solo.tensors()
-
-    def extra(self) -> dict[str, Any]:
-        """Return the numbers of a checkpoint."""
-        return self._solo.extra()
-
-    def load(self, checkpoint: Checkpoint) -> None:
-        """Continue from a checkpoint."""
-        self._solo.load(checkpoint.tensors, checkpoint.extra)
-
-
-class MLPTraining:
-    """Training of the network of pan2023 on a teacher, tested on new samples of this teacher."""
-
-    def __init__(self, config: Config, seed: int) -> None:
-        sizes = config.mlp
-        shape = Shape(
-            inputs=sizes.inputs, classes=sizes.classes, layers=config.layers, width=sizes.width
-        )
-        # Both sets are drawn together, so that they have the same teacher and scale of logits.
-        drawn = Teacher(
-            inputs=sizes.inputs,
-            classes=sizes.classes,
-            samples=sizes.samples + config.tested,
-            seed=seed,
-        ).draw()
-        train, test = (
-            Samples(inputs, labels)
-            for inputs, labels in zip(
-                drawn.inputs.split([sizes.samples, config.tested]),
-                drawn.labels.split([sizes.samples, config.tested]),
-                strict=True,
-            )
-        )
-        self.data = Data(train, test, Box())
-        self._recipe = Recipe(epochs=sizes.epochs, batch=sizes.batch)
-        member = Member("affine", config.weight_decay, seed)
-        self._fleet = Fleet(shape, [member], self._recipe, *train)
-
-    @property
-    def epoch(self) -> int:
-        """Number of completed epochs."""
-        return self._fleet.epoch
-
-    def train_epoch(self) -> dict[str, float]:
-        """Train one epoch; return loss, accuracy and learning rate of its batches."""
-        rate = self._recipe.rate_at(self.epoch)
-        [stats] = self._fleet.train_epoch()
+        rate = self.recipe.rate_at(self.epoch)
+        [stats] = self.fleet.train_epoch()
         if not stats.alive:
             raise NclabError(
                 f"Expected finite weights and losses, but training diverged: {stats.why}. "
@@ -212,13 +131,9 @@ class MLPTraining:
             )
         return {"loss": stats.loss, "accuracy": stats.accuracy, "rate": rate}
 
-    def model(self) -> nn.Module:
-        """Return a copy in evaluation mode, in which batch norm uses its running averages."""
-        return self._fleet.model(0)
-
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors of a checkpoint."""
-        return self._fleet.tensors(0)
+        return self.fleet.tensors(0)
 
     def extra(self) -> dict[str, Any]:
         """Return the numbers of a checkpoint."""
@@ -226,13 +141,41 @@ class MLPTraining:
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint."""
-        self._fleet.load(0, checkpoint.tensors, int(checkpoint.extra["epoch"]))
+        self.fleet.load(0, checkpoint.tensors, int(checkpoint.extra["epoch"]))
 
 
-TRAININGS: Mapping[Network, Callable[[Config, int], Training]] = {
-    "vgg": VGGTraining,
-    "mlp": MLPTraining,
-}
+def prepare_vgg(config: Config, seed: int) -> tuple[Trainer, Data]:
+    """Return VGG-13 with its images of FashionMNIST, and other images to test it."""
+    trainer = new_trainer(config.vgg, seed=seed)
+    everything = fashion_mnist.load(part="test")
+    chosen = fashion_mnist.balanced_subset(everything.labels, size=config.tested, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    chosen = chosen[torch.randperm(len(chosen), generator=generator)]
+    pixels = everything.pixels[chosen]
+    black, white = torch.zeros_like(pixels[:1]), torch.full_like(pixels[:1], 255)
+    return trainer, Data(
+        Samples(trainer.inputs, trainer.labels),
+        Samples(fashion_mnist.to_inputs(pixels), everything.labels[chosen]),
+        # The padding is black in both bounds, so it cannot be perturbed.
+        Box(fashion_mnist.to_inputs(black)[0], fashion_mnist.to_inputs(white)[0]),
+    )
+
+
+def prepare_mlp(config: Config, seed: int) -> tuple[FleetTrainer, Data]:
+    """Return the network of pan2023 with samples of a teacher, and new samples to test it."""
+    sizes = config.mlp
+    shape = Shape(
+        inputs=sizes.inputs, classes=sizes.classes, layers=config.layers, width=sizes.width
+    )
+    # Both sets are drawn together, so that they have the same teacher and scale of logits.
+    together = sizes.samples + config.tested
+    drawn = Teacher(inputs=sizes.inputs, classes=sizes.classes, samples=together, seed=seed).draw()
+    parts = [sizes.samples, config.tested]
+    pairs = zip(drawn.inputs.split(parts), drawn.labels.split(parts), strict=True)
+    train, test = (Samples(inputs, labels) for inputs, labels in pairs)
+    recipe = Recipe(epochs=sizes.epochs, batch=sizes.batch)
+    member = Member("affine", config.weight_decay, seed)
+    return FleetTrainer(shape, member, recipe, train), Data(train, test, Box())
 
 
 def train(
@@ -243,23 +186,24 @@ def train(
     with one_thread(), open_run(folder, kind=KIND, config=described, seed=seed) as run:
         if run.finished:
             return
-        training = TRAININGS[network](config, seed)
+        prepare = prepare_vgg if network == "vgg" else prepare_mlp
+        training, data = prepare(config, seed)
         checkpoint = run.resume_latest()
         interpolated = checkpoint is not None and bool(checkpoint.extra["interpolated"])
         if checkpoint is not None:
             training.load(checkpoint)
         while training.epoch < epochs:
             stats = training.train_epoch()
-            epoch, model = training.epoch, training.model()
+            epoch, model = training.epoch, training.model.eval()
             position = {"step": epoch, "epoch": epoch}
             run.append({"kind": EPOCH, **position, **stats})
-            if not interpolated and interpolates(model, training.data.train):
+            if not interpolated and interpolates(model, data.train):
                 interpolated = True
-                moment = {**position, MOMENT: BEFORE, **measure_moment(training, config, seed)}
-                run.append({"kind": MOMENT, **moment})
+                moment = {MOMENT: BEFORE, **measure_moment(model, data, config, seed)}
+                run.append({"kind": MOMENT, **position, **moment})
             if epoch == epochs:
-                moment = {**position, MOMENT: AFTER, **measure_moment(training, config, seed)}
-                run.append({"kind": MOMENT, **moment})
+                moment = {MOMENT: AFTER, **measure_moment(model, data, config, seed)}
+                run.append({"kind": MOMENT, **position, **moment})
             if epoch % CHECKPOINT_EVERY == 0 or epoch == epochs:
                 extra = {**training.extra(), "interpolated": interpolated}
                 run.checkpoint(epoch, training.tensors(), extra)
@@ -287,9 +231,9 @@ def interpolates(model: nn.Module, samples: Samples) -> bool:
         )
 
 
-def measure_moment(training: Training, config: Config, seed: int) -> dict[str, Any]:
+def measure_moment(model: nn.Module, data: Data, config: Config, seed: int) -> dict[str, Any]:
     """Measure collapse on the training data, and margins and robustness on the test data."""
-    model, (train, test, box) = training.model(), training.data
+    train, test, box = data
     collapse = measure(model, list(_chunks(train))).last
     row, classes = collapse.to_row(), collapse.num_classes
     # ji2022, Lemma 3.1 for the best split of the norms: the margin at collapse.
@@ -297,7 +241,10 @@ def measure_moment(training: Training, config: Config, seed: int) -> dict[str, A
     nearest, gaps = SecondPass(collapse.moments), []
     with torch.no_grad():
         for inputs, labels in _chunks(test):
-            features, logits = _forward(model, inputs)
+            assert isinstance(model, VGG13 | MLP)
+            hidden = model.features(inputs)
+            features = hidden if isinstance(hidden, Tensor) else hidden[-1]
+            logits = model.classifier(features)
             gaps.append(logit_gaps(logits, labels))
             nearest.update(features, labels, logits.argmax(1))
     margins = torch.cat(gaps).double()
@@ -320,20 +267,5 @@ def measure_moment(training: Training, config: Config, seed: int) -> dict[str, A
     }
 
 
-def _forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the inputs of the classifier and the logits."""
-    assert isinstance(model, VGG13 | MLP)
-    hidden = model.features(inputs)
-    features = hidden if isinstance(hidden, Tensor) else hidden[-1]
-    return features, model.classifier(features)
-
-
 def _chunks(samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
     return zip(samples.inputs.split(CHUNK), samples.labels.split(CHUNK), strict=True)
-
-
-def _mixed_subset(labels: Tensor, size: int, seed: int) -> Tensor:
-    """Choose equally many samples of each class, in random order."""
-    chosen = fashion_mnist.balanced_subset(labels, size=size, seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    return chosen[torch.randperm(len(chosen), generator=generator)]

@@ -38,6 +38,7 @@ PRESETS = {
 }
 
 
+@one_thread()
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
@@ -45,30 +46,8 @@ def run(
 
     Only the first seed is used.
     """
-    with one_thread():
-        return _tour(config, seeds[0])
-
-
-def tables(numbers: Mapping[str, Any]) -> list[Any]:
-    """Return the metrics of the four cases, and of every layer of the classifier."""
-    return [
-        "Four cases, from exact collapse to none:",
-        metric_table(list(numbers["cases"].values()), titles=list(numbers["cases"])),
-        f"\nEvery layer of the classifier, trained {numbers['epochs']} epochs to accuracy 1:",
-        layer_table(numbers["layers"]),
-        *numbers["remarks"],
-    ]
-
-
-def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Return no picture; the tour consists of tables."""
-    return []
-
-
-def _tour(config: Config, seed: int) -> dict[str, Any]:
-    """Measure all cases in one thread."""
     network = config.network
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seeds[0])
     etf = simplex_etf(network.num_classes, network.width, generator=generator)
     labels = torch.arange(network.samples) % network.num_classes
     shape = (network.samples, network.width)
@@ -94,3 +73,19 @@ def _tour(config: Config, seed: int) -> dict[str, Any]:
         "epochs": network.epochs,
         "remarks": report.summary(),
     }
+
+
+def tables(numbers: Mapping[str, Any]) -> list[Any]:
+    """Return the metrics of the four cases, and of every layer of the classifier."""
+    return [
+        "Four cases, from exact collapse to none:",
+        metric_table(list(numbers["cases"].values()), titles=list(numbers["cases"])),
+        f"\nEvery layer of the classifier, trained {numbers['epochs']} epochs to accuracy 1:",
+        layer_table(numbers["layers"]),
+        *numbers["remarks"],
+    ]
+
+
+def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
+    """Return no picture; the tour consists of tables."""
+    return []

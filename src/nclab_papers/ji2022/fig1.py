@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,46 +26,24 @@ from nclab_papers.ji2022.flow import thm_3_1
 from nclab_papers.ji2022.landscape import sec_1_1_landscape
 from nclab_papers.ji2022.setting import eq_1
 
-
-class TableRow(NamedTuple):
-    """A row of Table 1."""
-
-    reference: str
-    contribution: str
-    constraint: str
-    """Tick if the norms of features are bounded."""
-    regularisation: str
-    """Tick if the norms of features are regularised."""
-    loss: str
-    claims: tuple[Claim, ...] = ()
-    """Claims of nclab that check this row."""
-    why: str = ""
-    """Explanation of the check, or the reason why no claim checks the row."""
-
-
 YES, NO = "✓", "✗"
 CROSS_ENTROPY = "Cross-Entropy Loss"
 EVERY_BOUND = "bounds on every feature; the optimum under a bound on their sum satisfies them"
 SEE_TRAINING = "see Figure 3 and the ladder of smaller trainings"
 NOT_JUDGED = "nclab trains networks with this loss, but does not judge its dynamics"
 NOT_SEARCHED = "nclab does not search saddles of the regularised model"
-TABLE_1 = (
-    TableRow("[28]", "Empirical Results", NO, NO, CROSS_ENTROPY, why=SEE_TRAINING),
-    TableRow("[9]", "Global Optimum", YES, NO, CROSS_ENTROPY, (eq_1,)),
-    TableRow("[39]", "Global Optimum", YES, NO, CROSS_ENTROPY, (eq_1,), EVERY_BOUND),
-    TableRow("[24]", "Global Optimum", YES, NO, CROSS_ENTROPY, (eq_1,), EVERY_BOUND),
-    TableRow("[26]", "Training Dynamics", NO, NO, "ℓ2 Loss", why=NOT_JUDGED),
-    TableRow("[43]", "Landscape Analysis", NO, YES, CROSS_ENTROPY, why=NOT_SEARCHED),
-    TableRow(
-        "This paper",
-        "Training Dynamics + Landscape Analysis",
-        NO,
-        NO,
-        CROSS_ENTROPY,
-        (thm_3_1, sec_1_1_landscape),
-    ),
+OURS = (thm_3_1, sec_1_1_landscape)
+TABLE_1: tuple[tuple[tuple[str, str, str, str, str], tuple[Claim, ...], str], ...] = (
+    (("[28]", "Empirical Results", NO, NO, CROSS_ENTROPY), (), SEE_TRAINING),
+    (("[9]", "Global Optimum", YES, NO, CROSS_ENTROPY), (eq_1,), ""),
+    (("[39]", "Global Optimum", YES, NO, CROSS_ENTROPY), (eq_1,), EVERY_BOUND),
+    (("[24]", "Global Optimum", YES, NO, CROSS_ENTROPY), (eq_1,), EVERY_BOUND),
+    (("[26]", "Training Dynamics", NO, NO, "ℓ2 Loss"), (), NOT_JUDGED),
+    (("[43]", "Landscape Analysis", NO, YES, CROSS_ENTROPY), (), NOT_SEARCHED),
+    (("This paper", "Training Dynamics + Landscape Analysis", NO, NO, CROSS_ENTROPY), OURS, ""),
 )
-"""Rows as printed: the reference, its contribution, and its changes to the objective."""
+"""Rows as printed, the claims of nclab that check them, and an explanation. The cells are the
+reference, its contribution, bounded norms, regularised norms and the loss."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +77,8 @@ def run(
                 theta = descend(problem, theta, steps=step - previous, rate=config.rate).theta
             W, H = problem.split(theta)
             moments.append({"step": step, "weight": _unit(W), "features": _unit(H)})
-        judged = {
-            claim.id: claim.check().verdict.value
-            for claim in dict.fromkeys(claim for row in TABLE_1 for claim in row.claims)
-        }
+        checked = dict.fromkeys(claim for _, claims, _ in TABLE_1 for claim in claims)
+        judged = {claim.id: claim.check().verdict.value for claim in checked}
     return {"config": asdict(config), "seeds": list(seeds), "moments": moments, "judged": judged}
 
 
@@ -115,40 +91,28 @@ def _unit(rows: np.ndarray[Any, np.dtype[np.float64]]) -> list[list[float]]:
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
     """Return Table 1 with our verdict for each row."""
-
-    def verdicts(row: TableRow) -> str:
-        judged = [f"{claim.id}: {numbers['judged'][claim.id]}" for claim in row.claims]
-        text = "; ".join(judged) or "open"
-        return f"{text} ({row.why})" if row.why else text
-
-    columns = (
-        "reference",
-        "contribution",
-        "norm constraint",
-        "norm regularisation",
-        "loss",
-        "our verdict",
-    )
-    rows = [(*row[:5], verdicts(row)) for row in TABLE_1]
-    return [Table("Table 1 of ji2022, with the verdicts of our checks", columns, rows)]
+    rows = []
+    for cells, claims, why in TABLE_1:
+        judged = [f"{claim.id}: {numbers['judged'][claim.id]}" for claim in claims]
+        verdict = "; ".join(judged) or "open"
+        rows.append((*cells, f"{verdict} ({why})" if why else verdict))
+    columns = ("reference", "contribution", "norm constraint", "norm regularisation", "loss")
+    title = "Table 1 of ji2022, with the verdicts of our checks"
+    return [Table(title, (*columns, "our verdict"), rows)]
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     """Return features, class means and classifiers at several steps."""
     classes = numbers["config"]["classes"]
     panels = tuple(_panel(moment, classes) for moment in numbers["moments"])
-    return [
-        Picture(
-            "ji2022_fig1",
-            "Neural collapse of three classes in the plane",
-            panels,
-            columns=len(panels),
-            caption="Features of three classes (dots), class means (crosses) and classifiers "
-            "(circles) during gradient descent on the layer-peeled model, each in units of its "
-            "root mean square norm. Features converge to their class means, the class means to a "
-            "simplex, and the classifiers to the class means.",
-        )
-    ]
+    caption = (
+        "Features of three classes (dots), class means (crosses) and classifiers "
+        "(circles) during gradient descent on the layer-peeled model, each in units of its "
+        "root mean square norm. Features converge to their class means, the class means to a "
+        "simplex, and the classifiers to the class means."
+    )
+    title = "Neural collapse of three classes in the plane"
+    return [Picture("ji2022_fig1", title, panels, len(panels), caption)]
 
 
 def _panel(moment: Mapping[str, Any], classes: int) -> Panel:

@@ -13,17 +13,19 @@ names the variant of its networks, and stays open for another variant than the p
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nclab.claims.claim import Claim, Finding, Judge, Kind, Numbers, Verdict, claim
+from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict
 from nclab.claims.judging import Part, Share, judge_effects, judge_shares
+from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Table, list_rows
 from nclab.engine import LOCAL, Engine
 from nclab.errors import NclabError
-from nclab.figures.picture import Panel, Picture, Reference, Series
+from nclab.figures.picture import Picture, Reference
 from nclab.ulpm.trajectory import QUANTITIES
 from nclab_papers.ji2022.vgg_training import (
     Config,
@@ -46,12 +48,10 @@ FULL = Config(
 )
 PRESETS = {
     "quick": replace(QUICK, images=500),
-    "accelerated": replace(QUICK, clip=1.0, power=0.25, most=20.0),
     "paper": FULL,
     "published": replace(FULL, batch_norm=False, dense=4096),
 }
-"""Configurations. "accelerated" departs from the paper: it clips gradients, and its learning rate
-follows the loss. "paper" and "published" have the paper's size; "published" has the layers of
+"""Configurations. "paper" and "published" have the paper's size; "published" has the layers of
 VGG-13's publication."""
 
 NORMS, COSINES = QUANTITIES[:2], QUANTITIES[3:5]
@@ -118,50 +118,44 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     """Return the paper's four panels."""
-    name = "ji2022_fig3" if is_plain(numbers["config"]) else "ji2022_fig3_accelerated"
-    return [panels(numbers["rows"], title=_title(numbers), name=name)]
+    return [panels(numbers["rows"], title=_title(numbers))]
 
 
 def _title(numbers: Mapping[str, Any]) -> str:
     config = numbers["config"]
-    optimizer = "SGD" if is_plain(config) else "accelerated SGD (a departure)"
     width = "" if config["width"] == 1 else f" × {config['width']:g}"
-    return f"VGG-13{width}, {config['images']} images of FashionMNIST, {optimizer}, no weight decay"
+    return f"VGG-13{width}, {config['images']} images of FashionMNIST, SGD, no weight decay"
 
 
-def is_plain(config: Mapping[str, Any]) -> bool:
-    """Return whether the learning rate is constant and gradients are not clipped."""
-    return config["clip"] is None and config["power"] == 0
-
-
-def panels(rows: Rows, *, title: str, name: str = "ji2022_fig3") -> Picture:
+def panels(rows: Rows, *, title: str) -> Picture:
     """Return the four panels: means over the seeds, with bands from the smallest to the largest.
 
     Source: ji2022, Fig. 3
-
-    >>> rows = [{"seed": s, "epoch": t, **dict.fromkeys(QUANTITIES, 1 / (t + s))}
-    ...         for s in (0, 1) for t in (1, 2, 4)]
-    >>> first = panels(rows, title="two seeds").panels[0].series[0]
-    >>> [round(math.exp(x)) for x in first.x], first.high
-    ([2, 4], [0.5, 0.25])
     """
     seeds = len({row["seed"] for row in rows})
     measured = [row["epoch"] for row in rows if row["epoch"] >= FIRST_EPOCH]
-    shared = sorted(t for t in set(measured) if measured.count(t) == seeds)
-    if len(shared) < 2:
+    late = [
+        {**row, "log_epoch": math.log(row["epoch"])}
+        for row in rows
+        if measured.count(row["epoch"]) == seeds
+    ]
+    if len({row["epoch"] for row in late}) < 2:
         raise NclabError(
-            f"Expected measurements of every seed at two epochs from {FIRST_EPOCH} on, got "
-            f"{len(shared)}. Train for longer."
+            f"Expected measurements of every seed at two epochs from {FIRST_EPOCH} on. "
+            "Train for longer."
         )
     drawn = tuple(
-        Panel(
+        line_panel(
             panel_title,
-            "log t, t in epochs",
-            "",
-            tuple(
-                _series(rows, shared, quantity, label, colour, several=seeds > 1)
-                for colour, (quantity, label) in enumerate(zip(names, labels, strict=True))
-            ),
+            late,
+            "log_epoch",
+            [
+                Line(
+                    label, name, colour=colour, style="dashed" if colour else "solid", marker="none"
+                )
+                for colour, (name, label) in enumerate(zip(names, labels, strict=True))
+            ],
+            x_label="log t, t in epochs",
             x_scale="loglog",
             y_scale="log",
             references=(Reference("0.1", y=SMALL),) if len(names) > 1 else (),
@@ -174,101 +168,113 @@ def panels(rows: Rows, *, title: str, name: str = "ji2022_fig3") -> Picture:
     )
     if seeds > 1:
         caption += f" Lines: mean over {seeds} seeds. Bands: range over the seeds."
-    return Picture(name, title, drawn, columns=4, caption=caption)
+    return Picture("ji2022_fig3", title, drawn, columns=4, caption=caption)
 
 
-def _series(
-    rows: Rows, epochs: Sequence[int], name: str, label: str, colour: int, *, several: bool
-) -> Series:
-    """Return a quantity over epochs, with a gap where no seed has measured it."""
-    columns = [
-        [row[name] for row in rows if row["epoch"] == epoch and row[name] is not None]
-        for epoch in epochs
-    ]
-    return Series(
-        label,
-        [math.log(epoch) for epoch in epochs],
-        [sum(values) / len(values) if values else None for values in columns],
-        low=[min(values, default=None) for values in columns] if several else None,
-        high=[max(values, default=None) for values in columns] if several else None,
-        colour=colour,
-        style="solid" if colour == 0 else "dashed",
-    )
+def _at_paper_size(judge: Callable[[Seeds], Finding], numbers: Numbers) -> Finding:
+    """Judge the rows; below the paper's size, return an open finding that tells the result."""
+    config, seeds = numbers["config"], by_seed(numbers["rows"])
+    reason = _why_too_early(seeds)
+    finding = Finding(Verdict.OPEN, reason, {}) if reason else judge(seeds)
+    progress = how_far(config)
+    if not progress or finding.verdict is Verdict.OPEN:
+        return replace(finding, evidence=f"{network(config)}; {finding.evidence}")
+    verdict = finding.verdict.value
+    evidence = f"{progress}; at this size {verdict}: {finding.evidence}"
+    return Finding(Verdict.OPEN, evidence, {**finding.numbers, "there": verdict})
 
 
-def _training_claim(id: str, source: str, text: str, *, code: str = "") -> Callable[[Judge], Claim]:
-    """Return a decorator that makes a claim about this training from its judge."""
-    text = f"VGG-13 on FashionMNIST without weight decay: {text}"
-    return claim(
-        id, Kind.RESULT, text, source, needs="ji2022_fig3", code=code, figure="ji2022_fig3"
-    )
+def _training_claim(
+    id: str, quote: str, text: str, *, code: str = ""
+) -> Callable[[Callable[[Seeds], Finding]], Claim]:
+    """Return a decorator that makes a claim from a judge of the rows of every seed."""
+
+    def make(judge: Callable[[Seeds], Finding]) -> Claim:
+        return Claim(
+            f"ji2022/{id}",
+            Kind.RESULT,
+            f"VGG-13 on FashionMNIST without weight decay: {text}",
+            f"ji2022, {quote}",
+            partial(_at_paper_size, judge),
+            needs="ji2022_fig3",
+            code=code,
+            figure="ji2022_fig3",
+        )
+
+    return make
 
 
 @_training_claim(
-    "ji2022/fig-3a",
-    "ji2022, Fig. 3 (a) “that of the classifier’s norms are below 0.1 after 500 epochs”",
+    "fig-3a",
+    "Fig. 3 (a) “that of the classifier’s norms are below 0.1 after 500 epochs”",
     "Both variations of norms end below 0.1.",
 )
-def fig_3a(numbers: Numbers) -> Finding:
-    return _at_paper_size(
-        numbers, lambda seeds: judge_effects(_ends_small(seeds, NORMS), margin=0.0)
-    )
+def fig_3a(seeds: Seeds) -> Finding:
+    return judge_effects(_ends_small(seeds, NORMS), margin=0.0)
 
 
 @_training_claim(
-    "ji2022/fig-3b",
-    "ji2022, Fig. 3 (b) “decreases approximately linearly with respect to”",
+    "fig-3b",
+    "Fig. 3 (b) “decreases approximately linearly with respect to”",
     "From epoch 100 on, log of the within-class variation falls in a line over log log t.",
 )
-def fig_3b(numbers: Numbers) -> Finding:
-    return _at_paper_size(numbers, line_in_log_log_t)
+def fig_3b(seeds: Seeds) -> Finding:
+    """Compare the line with a power law and an exponential in t.
+
+    Each law is judged by how well it predicts the points that its fit did not use.
+    """
+    curves = {}
+    for seed, rows in seeds.items():
+        late = [row for row in rows if row["epoch"] >= LINEAR_FROM]
+        if len(late) < FEWEST:
+            reason = f"fewer than {FEWEST} measurements from epoch {LINEAR_FROM} on"
+            return Finding(Verdict.OPEN, reason, {})
+        curves[seed] = [row["epoch"] for row in late], [row[WITHIN] for row in late]
+    ahead = {seed: advantage(*curve) for seed, curve in curves.items()}
+    falls = {seed: fall(*curve) for seed, curve in curves.items()}
+    parts = [
+        Part("log likelihood of a held-out point, minus that of the best other law", ahead),
+        Part("fall of log (b) over log log t", falls),
+    ]
+    return judge_effects(parts, margin=0.0)
 
 
 @_training_claim(
-    "ji2022/fig-3c",
-    "ji2022, Fig. 3 (c) “that of the classifiers decrease and are below 0.1”",
+    "fig-3c",
+    "Fig. 3 (c) “that of the classifiers decrease and are below 0.1”",
     "Both cosine deviations fall and end below 0.1.",
 )
-def fig_3c(numbers: Numbers) -> Finding:
-    def falls_and_ends_small(seeds: Seeds) -> Finding:
-        falls = [_net_fall_part(seeds, name)._replace(margin=NET_FALL) for name in COSINES]
-        return judge_effects([*_ends_small(seeds, COSINES), *falls], margin=0.0)
-
-    return _at_paper_size(numbers, falls_and_ends_small)
+def fig_3c(seeds: Seeds) -> Finding:
+    falls = [_net_fall_part(seeds, name)._replace(margin=NET_FALL) for name in COSINES]
+    return judge_effects([*_ends_small(seeds, COSINES), *falls], margin=0.0)
 
 
 @_training_claim(
-    "ji2022/fig-3d",
-    "ji2022, Fig. 3 (d) “decreases during training towards self-duality”",
+    "fig-3d",
+    "Fig. 3 (d) “decreases during training towards self-duality”",
     "The distance from self-duality decreases.",
     code="nclab_papers.ji2022.fig3.net_fall",
 )
-def fig_3d(numbers: Numbers) -> Finding:
-    return _at_paper_size(
-        numbers,
-        lambda seeds: judge_effects([_net_fall_part(seeds, DUALITY)], margin=NET_FALL),
-    )
+def fig_3d(seeds: Seeds) -> Finding:
+    return judge_effects([_net_fall_part(seeds, DUALITY)], margin=NET_FALL)
 
 
 @_training_claim(
-    "ji2022/sec-4-realistic",
-    "ji2022, Sec. 4 “either decrease or stay in small values during the training”",
+    "sec-4-realistic",
+    "Sec. 4 “either decrease or stay in small values during the training”",
     "All six quantities decrease or stay in small values.",
     code="nclab_papers.ji2022.fig3.net_fall",
 )
-def sec_4_realistic(numbers: Numbers) -> Finding:
-    def small_or_falling(seeds: Seeds) -> Finding:
-        parts = []
-        for name, heading in zip(QUANTITIES, COLUMNS, strict=True):
-            curves = {seed: [row[name] for row in rows] for seed, rows in seeds.items()}
-            happened = {
-                seed: net_fall(values) > NET_FALL or max(values) < SMALL
-                for seed, values in curves.items()
-            }
-            parts.append(Share(f"{heading} decreases or stays below {SMALL:g}", happened))
-        return judge_shares(parts)
-
-    return _at_paper_size(numbers, small_or_falling)
+def sec_4_realistic(seeds: Seeds) -> Finding:
+    parts = []
+    for name, heading in zip(QUANTITIES, COLUMNS, strict=True):
+        curves = {seed: [row[name] for row in rows] for seed, rows in seeds.items()}
+        happened = {
+            seed: net_fall(values) > NET_FALL or max(values) < SMALL
+            for seed, values in curves.items()
+        }
+        parts.append(Share(f"{heading} decreases or stays below {SMALL:g}", happened))
+    return judge_shares(parts)
 
 
 def net_fall(values: Sequence[float]) -> float:
@@ -332,14 +338,7 @@ def held_out(times: Sequence[float], values: Sequence[float], law: str) -> float
 
 
 def advantage(times: Sequence[float], values: Sequence[float]) -> float:
-    """Return how much better a power of log t predicts a point than the best other law.
-
-    >>> times = [100, 150, 200, 300, 400, 500]
-    >>> advantage(times, [1 / math.log(t) for t in times]) > 0
-    True
-    >>> advantage(times, [t**-0.5 for t in times]) < 0
-    True
-    """
+    """Return how much better a power of log t predicts a point than the best other law."""
     claimed, *others = (held_out(times, values, law) for law in LAWS)
     return claimed - max(others)
 
@@ -354,54 +353,9 @@ def fall(times: Sequence[float], values: Sequence[float]) -> float:
     return -float(np.polyfit(x, np.log(values), 1)[0])
 
 
-def line_in_log_log_t(seeds: Seeds) -> Finding:
-    """Judge whether the variation within classes falls in a straight line over log log t.
-
-    The other laws are a power law and an exponential in t. Each law is judged by how well it
-    predicts the points that its fit did not use.
-    """
-    late = {
-        seed: [row for row in rows if row["epoch"] >= LINEAR_FROM] for seed, rows in seeds.items()
-    }
-    if min(map(len, late.values())) < FEWEST:
-        reason = f"fewer than {FEWEST} measurements from epoch {LINEAR_FROM} on"
-        return Finding(Verdict.OPEN, reason, {})
-    curves = {
-        seed: ([row["epoch"] for row in rows], [row[WITHIN] for row in rows])
-        for seed, rows in late.items()
-    }
-    parts = [
-        Part(
-            "log likelihood of a held-out point, minus that of the best other law",
-            {seed: advantage(*curve) for seed, curve in curves.items()},
-        ),
-        Part(
-            "fall of log (b) over log log t",
-            {seed: fall(*curve) for seed, curve in curves.items()},
-        ),
-    ]
-    return judge_effects(parts, margin=0.0)
-
-
-def _at_paper_size(numbers: Numbers, judge: Callable[[Seeds], Finding]) -> Finding:
-    """Judge the rows; below the paper's size, return an open finding that tells the result."""
-    config, seeds = numbers["config"], by_seed(numbers["rows"])
-    reason = _why_too_early(seeds)
-    finding = Finding(Verdict.OPEN, reason, {}) if reason else judge(seeds)
-    progress = how_far(config)
-    if not progress or finding.verdict is Verdict.OPEN:
-        evidence = f"{network(config)}; {finding.evidence}"
-        return Finding(finding.verdict, evidence, finding.numbers)
-    verdict = finding.verdict.value
-    evidence = f"{progress}; at this size {verdict}: {finding.evidence}"
-    return Finding(Verdict.OPEN, evidence, {**finding.numbers, "there": verdict})
-
-
 def how_far(config: Mapping[str, Any]) -> str:
     """Return a training's size compared with the paper's, and its variant; empty at paper size.
 
-    >>> how_far(asdict(QUICK)).partition(", VGG")[0]
-    '1000 of 60000 images, width 0.125 of 1, 200 of 500 epochs'
     >>> how_far(asdict(PRESETS["paper"])).partition("epochs, ")[2]
     'VGG-13 with batch norm, without its fully connected layers'
     >>> how_far(asdict(PRESETS["published"]))
@@ -409,21 +363,16 @@ def how_far(config: Mapping[str, Any]) -> str:
     """
     paper = PRESETS["published"]
     reached = all(config[name] >= getattr(paper, name) for name in ("images", "width", "epochs"))
-    if reached and is_plain(config) and network(config) == network(asdict(paper)):
+    if reached and network(config) == network(asdict(paper)):
         return ""
-    text = (
+    return (
         f"{config['images']} of {paper.images} images, width {config['width']:g} of "
         f"{paper.width:g}, {config['epochs']} of {paper.epochs} epochs, {network(config)}"
     )
-    return text if is_plain(config) else f"{text}, accelerated"
 
 
 def network(config: Mapping[str, Any]) -> str:
-    """Return the variant of VGG-13, by the layers that the paper does not specify.
-
-    >>> network(asdict(PRESETS["published"]))
-    'VGG-13 without batch norm, with its fully connected layers (no dropout)'
-    """
+    """Return the variant of VGG-13, by the layers that the paper does not specify."""
     dense = config.get("dense", 0)
     which = "its" if dense == PRESETS["published"].dense else "other"
     layers = f"with {which} fully connected layers (no dropout)"

@@ -32,14 +32,8 @@ from nclab.ulpm.examination import (
     slice_below,
 )
 from nclab.ulpm.landscape import PointKind, classify, escape
-from nclab.ulpm.problem import log_gradient, log_loss
+from nclab.ulpm.problem import Array, log_gradient, log_loss
 from nclab.ulpm.separation import certify
-from nclab_papers.ji2022.example_3_1 import (
-    example_multipliers,
-    family_change,
-    family_point,
-    gradient_coefficient,
-)
 
 SCALES = (0.5, 1.0, 1.5)
 """Scales of the point, C in the paper."""
@@ -113,28 +107,17 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
         Column("change", lambda point: point["escape"]["actual"], ".4%"),
         Column("predicted", lambda point: point["escape"]["predicted"], ".4%"),
     ]
-    ends = [
-        (
-            title,
-            number(max(_ends(numbers, name, "off_ray"))),
-            number(max(_ends(numbers, name, "off_plane"))),
-            mean_and_deviation(_ends(numbers, name, "normalised_margin"), ".4f"),
-            mean_and_deviation(_ends(numbers, name, "norm"), ".3f"),
-        )
-        for name, title in ulpm.ESCAPE_RUNS.items()
-    ]
+    names = ("off_ray", "off_plane", "normalised_margin", "norm")
+    headings = ("distance to ray", "distance to plane", "normalised margin", "norm")
+    ends = []
+    for run, title in ulpm.ESCAPE_RUNS.items():
+        cells = (mean_and_deviation(_ends(numbers, run, name), ".3g") for name in names)
+        ends.append((title, *cells))
     angle = numbers["points"][0]["escape"]["angle"]
+    title = f"The point of Example 3.1, and the change of the loss at an angle of {angle:g}"
     return [
-        list_rows(
-            f"The point of Example 3.1, and the change of the loss at an angle of {angle:g}",
-            numbers["points"],
-            points,
-        ),
-        Table(
-            "Where descent from Example 3.1 ends",
-            ("run", "distance to ray", "distance to plane", "normalised margin", "norm"),
-            ends,
-        ),
+        list_rows(title, numbers["points"], points),
+        Table("Where descent from Example 3.1 ends", ("run", *headings), ends),
     ]
 
 
@@ -146,6 +129,68 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
         ulpm.escape_picture(numbers["samples"]),
         ulpm.slice_picture(*arrays, title="The loss around the saddle of Example 3.1"),
     ]
+
+
+def example_multipliers() -> Array:
+    """Return the multipliers of Eq. (8), which hold at the scale 1/sqrt(2), where the margin is 1.
+
+    Source: ji2022, Eq. (8)
+
+    >>> example_multipliers()[0].tolist()
+    [0.0, 0.0, 0.5, 0.5]
+    """
+    return np.kron([[0.0, 0.5], [0.5, 0.0]], np.ones((2, 2)))
+
+
+def gradient_coefficient(scale: float, *, printed: bool = False) -> float:
+    r"""Return the factor c for which the gradient at the point is -c times the point.
+
+    $$\frac{2+2e^{-2c^2}}{2+e^{-2c^2}+e^{2c^2}}$$
+
+    Source: ji2022, Eq. (9) (with a corrected denominator)
+    Range: (0, 1].
+
+    Args:
+        printed: use the denominator of the paper, in which both exponentials have a factor 2.
+
+    >>> round(gradient_coefficient(1.0), 7), round(gradient_coefficient(1.0, printed=True), 7)
+    (0.2384058, 0.1331867)
+    """
+    e = math.exp(-2 * scale**2)
+    factor = 2 if printed else 1
+    return (2 + 2 * e) * e / (2 * e + factor * e**2 + factor)
+
+
+def family_point(scale: float, beta: float) -> Array:
+    r"""Return a member of the paper's family of points of equal norm; beta = 0 is the example.
+
+    $$\alpha^2+2\beta^2=1,\quad \alpha<0$$
+
+    Source: ji2022, Eq. (10)
+
+    >>> bool(np.allclose(family_point(1.0, 0.0), example_point(1.0)))
+    True
+    """
+    alpha = -math.sqrt(1 - 2 * beta**2)
+    block = np.array([[1.0, alpha], [alpha, 1.0]])
+    off_diagonal = np.full((2, 2), beta)
+    matrix = scale * np.block([[block, off_diagonal], [off_diagonal, block]])
+    return np.concatenate([matrix, matrix])
+
+
+def family_change(scale: float, beta: float) -> float:
+    r"""Return the loss at a member of the family minus the loss at the point; > 0 for small beta.
+
+    $$L(W',H')-L(W,H)$$
+
+    Source: ji2022, Eq. (11) (printed as <= 0 close to the point, which is false for this family)
+
+    >>> [f"{family_change(1.0, beta):.1e}" for beta in (-0.01, -0.3)]
+    ['2.1e-05', '-2.1e-02']
+    """
+    problem = example_problem()
+    before, after = (log_loss(problem, family_point(scale, b)) for b in (0.0, beta))
+    return math.exp(before) * math.expm1(after - before)
 
 
 def _multipliers(preset: str) -> Numbers:
@@ -166,7 +211,7 @@ def _multipliers(preset: str) -> Numbers:
     "KKT point of the separation problem, with the multipliers (8).",
     "ji2022, Eq. (8) “we can show it is along the direction of a KKT point”",
     gather=_multipliers,
-    code="nclab_papers.ji2022.example_3_1.example_multipliers",
+    code="nclab_papers.ji2022.saddle.example_multipliers",
 )
 def eq_8(numbers: Numbers) -> Finding:
     evidence = (
@@ -205,7 +250,7 @@ def _gradient(preset: str) -> Numbers:
     "e^(2C^2)).",
     "ji2022, Eq. (9) “the directions of gradient and the parameter align with each other”",
     gather=_gradient,
-    code="nclab_papers.ji2022.example_3_1.gradient_coefficient",
+    code="nclab_papers.ji2022.saddle.gradient_coefficient",
 )
 def eq_9(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
@@ -288,13 +333,12 @@ def _family(preset: str) -> Numbers:
     "is not larger.",
     "ji2022, Eq. (11) “see detailed computation in Appendix”",
     gather=_family,
-    code="nclab_papers.ji2022.example_3_1.family_change",
+    code="nclab_papers.ji2022.saddle.family_change",
 )
 def eq_11(numbers: Numbers) -> Finding:
     """Require that the loss of the nearest member is not larger, at every scale."""
     rows = numbers["rows"]
     nearest = max(row["beta"] for row in rows)
-    near = [row for row in rows if row["beta"] == nearest]
     changes = ", ".join(
         f"{row['change']:+.1e} at beta = {row['beta']:g}"
         for row in rows
@@ -302,22 +346,13 @@ def eq_11(numbers: Numbers) -> Finding:
     )
     if not max(abs(row["change"] - row["by_hand"]) for row in rows) <= 1e-12:
         return Finding(Verdict.OPEN, f"two computations of the change disagree: {changes}", numbers)
+    near = [row for row in rows if row["beta"] == nearest]
     growing = [f"{row['scale']:g}" for row in near if not row["change"] <= 0]
     evidence = (
         f"at C = 1 the loss changes by {changes}. The member nearest to the point has a larger "
         f"loss at C = {', '.join(growing) or 'none'} of the tested scales"
     )
-    return Finding(Verdict.REFUTED if growing else Verdict.HOLDS, evidence, numbers)
-
-
-def _curvature(scale: float) -> float:
-    """Return the smallest eigenvalue, estimated from the fall of the loss along its direction."""
-    problem, theta = example_problem(), example_point(scale)
-    descent = escape(problem, theta, angle=0.001)
-    if descent is None:
-        return 0.0
-    step = descent.angle * float(np.linalg.norm(theta))
-    return 2 * descent.actual * math.exp(log_loss(problem, theta)) / step**2
+    return holds_if(not growing, evidence, numbers)
 
 
 def _saddle(preset: str) -> Numbers:
@@ -325,15 +360,19 @@ def _saddle(preset: str) -> Numbers:
     problem = example_problem()
     rows = []
     for scale in SCALES:
-        saddle, member = (
-            classify(problem, point) for point in (example_point(scale), family_point(scale, -0.3))
-        )
+        theta = example_point(scale)
+        saddle, member = classify(problem, theta), classify(problem, family_point(scale, -0.3))
+        # The fall of the loss along the eigenvector estimates the eigenvalue.
+        descent, curvature = escape(problem, theta, angle=0.001), 0.0
+        if descent is not None:
+            step = descent.angle * float(np.linalg.norm(theta))
+            curvature = 2 * descent.actual * math.exp(log_loss(problem, theta)) / step**2
         rows.append(
             {
                 "scale": scale,
                 "point": saddle.kind.value,
                 "eigenvalue": saddle.smallest_eigenvalue,
-                "measured": _curvature(scale),
+                "measured": curvature,
                 "family": member.kind.value,
             }
         )

@@ -5,7 +5,6 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,7 +20,7 @@ from nclab.measurement.geometry import geometry
 from nclab.monitor import Monitor
 from nclab.monitor.schedule import Logarithmic
 from nclab.monitor.sinks import RecordSink
-from nclab.records import Run, open_run, read_run
+from nclab.records import Checkpoint, Run, open_run, read_run
 from nclab.records.schema import GEOMETRY, MEASUREMENT, last_layer
 from nclab.training.data import fashion_mnist
 from nclab.training.models.vgg import VGG13, VGGShape, vgg13
@@ -38,20 +37,15 @@ PICTURES_PER_DECADE = 4
 """Pictures of the features per factor of ten in epochs."""
 MODEL, MOMENTUM, GENERATOR = "model.", "momentum.", "generator"
 """Prefixes of the names of a checkpoint's tensors."""
+FORMER_OPTIONS = {"clip": None, "power": 0.0, "most": 1.0, "precision": "float32"}
+"""Values of removed options, which runs of all versions have in their names and manifests."""
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Config:
-    """Data, network and training of one run; no weight decay anywhere.
-
-    >>> plain, faster = Config(rate=0.1), Config(rate=0.1, power=0.5, most=8.0)
-    >>> [round(faster.rate_after(loss), 3) for loss in (2.3, 0.25, 0.01, 1e-9)]
-    [0.1, 0.2, 0.8, 0.8]
-    >>> plain.rate_after(0.01)
-    0.1
-    """
+    """Data, network and training of one run; no weight decay anywhere."""
 
     images: int = 1000
     """Training images, equally many per class, chosen by the seed; 60,000 are all."""
@@ -69,57 +63,29 @@ class Config:
     """Learning rate."""
     momentum: float = 0.9
     """Momentum of SGD, without dampening."""
-    clip: float | None = None
-    """Largest norm of the gradient of all parameters; None for no clipping."""
-    power: float = 0.0
-    """The learning rate is multiplied by max(1, (last epoch's mean loss)^-power)."""
-    most: float = 1.0
-    """Largest factor on the learning rate."""
     per_decade: int = 20
     """Measurements per factor of ten in epochs."""
     checkpoint_every: int = 20
     """Epochs between checkpoints."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of forward passes in training; weights, gradients and measurements are float32."""
     device: Literal["cpu", "auto"] = "cpu"
     """Device; "auto" takes a GPU if there is one."""
-
-    @property
-    def variant(self) -> str:
-        """Return "plain" for SGD at a constant rate, else "accelerated"."""
-        return "plain" if self.clip is None and self.power == 0 else "accelerated"
 
     @property
     def torch_device(self) -> str:
         """Return the device of the run, "cuda" or "cpu"."""
         return "cuda" if self.device == "auto" and torch.cuda.is_available() else "cpu"
 
-    def rate_after(self, loss: float) -> float:
-        """Return the learning rate after an epoch with this mean loss."""
-        if self.power == 0 or not loss < 1:
-            return self.rate
-        # The bound avoids 0 ** -power.
-        return self.rate * min(self.most, max(loss, 1e-300) ** -self.power)
+    def is_due(self, epoch: int, *, per_decade: int) -> bool:
+        """Whether an epoch is the first, the last, or one of a series with equal ratios.
 
-    def measured_epochs(self) -> set[int]:
-        """Return the measured epochs: 0, epochs evenly spaced in their logarithm, and the last.
-
-        >>> sorted(Config(epochs=30, per_decade=3).measured_epochs())
+        >>> [epoch for epoch in range(31) if Config(epochs=30).is_due(epoch, per_decade=3)]
         [0, 1, 2, 5, 10, 22, 30]
         """
-        return self._spaced_epochs(self.per_decade)
-
-    def pictured_epochs(self) -> set[int]:
-        """Return the epochs at which the features are also recorded in three dimensions."""
-        return self._spaced_epochs(PICTURES_PER_DECADE)
-
-    def _spaced_epochs(self, per_decade: int) -> set[int]:
-        due = Logarithmic(per_decade).due
-        return {0, self.epochs, *filter(due, range(1, self.epochs))}
+        return epoch in (0, self.epochs) or Logarithmic(per_decade).due(epoch)
 
     def described(self) -> dict[str, Any]:
-        """Return the fields; `dense` only if it is not 0, because old runs lack it."""
-        fields = asdict(self)
+        """Return the fields and the former options; `dense` only if not 0, as old runs lack it."""
+        fields = FORMER_OPTIONS | asdict(self)
         return fields if self.dense else {k: v for k, v in fields.items() if k != "dense"}
 
     def run_name(self, seed: int) -> str:
@@ -130,7 +96,7 @@ class Config:
         """
         text = json.dumps(self.described(), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-        return f"vgg13-{self.variant}-{digest}-seed{seed}"
+        return f"vgg13-plain-{digest}-seed{seed}"
 
 
 class Trainer:
@@ -157,10 +123,6 @@ class Trainer:
         self.inputs = inputs.to(device).contiguous(memory_format=layout)
         self.labels = labels.to(device)
         self.epoch = 0
-        self.loss = math.inf
-        """Mean loss of the last epoch; the next learning rate may depend on it."""
-        self.rate = config.rate
-        """Learning rate of the last epoch."""
         self._generator = torch.Generator().manual_seed(seed)
         self._optimiser = torch.optim.SGD(
             self.model.parameters(), lr=config.rate, momentum=config.momentum
@@ -178,25 +140,25 @@ class Trainer:
         step.
         """
         self.model.train()
-        self.rate = self.config.rate_after(self.loss)
-        for group in self._optimiser.param_groups:
-            group["lr"] = self.rate
         loss_sum = torch.zeros((), dtype=torch.float64, device=self.labels.device)
         hits = torch.zeros((), dtype=torch.int64, device=self.labels.device)
         order = torch.randperm(len(self.labels), generator=self._generator)
         for rows in order.to(self.labels.device).split(self.config.batch):
-            loss, right = self._step(self.inputs[rows], self.labels[rows])
-            loss_sum += loss * len(rows)
-            hits += right
+            logits = self.model(self.inputs[rows])
+            loss = nn.functional.cross_entropy(logits.float(), self.labels[rows])
+            self._optimiser.zero_grad()
+            loss.backward()
+            self._optimiser.step()
+            loss_sum += loss.detach() * len(rows)
+            hits += (logits.detach().argmax(1) == self.labels[rows]).sum()
         self.epoch += 1
-        self.loss = float(loss_sum) / len(self.labels)
-        if not math.isfinite(self.loss):
+        loss_mean, accuracy = float(loss_sum) / len(self.labels), int(hits) / len(self.labels)
+        if not math.isfinite(loss_mean):
             raise NclabError(
-                f"Expected a finite loss, got {self.loss} in epoch {self.epoch}. "
+                f"Expected a finite loss, got {loss_mean} in epoch {self.epoch}. "
                 "Use a smaller learning rate."
             )
-        accuracy = int(hits) / len(self.labels)
-        return {"loss": self.loss, "accuracy": accuracy, "rate": self.rate}
+        return {"loss": loss_mean, "accuracy": accuracy, "rate": self.config.rate}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return copies of all tensors of the state; with `extra`, training resumes exactly."""
@@ -209,11 +171,12 @@ class Trainer:
         return {name: value.detach().cpu().clone().contiguous() for name, value in saved.items()}
 
     def extra(self) -> dict[str, Any]:
-        """Return the numbers of the state; the loss is None before the first epoch."""
-        return {"epoch": self.epoch, "loss": self.loss if math.isfinite(self.loss) else None}
+        """Return the numbers of the state."""
+        return {"epoch": self.epoch}
 
-    def load(self, tensors: Mapping[str, Tensor], extra: Mapping[str, Any]) -> None:
-        """Restore the state that `tensors` and `extra` returned."""
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Restore the state from a checkpoint with the results of `tensors` and `extra`."""
+        tensors = checkpoint.tensors
         weights = {
             name.removeprefix(MODEL): value
             for name, value in tensors.items()
@@ -221,26 +184,12 @@ class Trainer:
         }
         self.model.load_state_dict(weights)
         self._generator.set_state(tensors[GENERATOR])
-        self.epoch = int(extra["epoch"])
-        self.loss = math.inf if extra["loss"] is None else float(extra["loss"])
+        self.epoch = int(checkpoint.extra["epoch"])
         for name, parameter in self.model.named_parameters():
             if (buffer := tensors.get(MOMENTUM + name)) is not None:
                 # The layout of the parameter decides the order of sums.
                 momentum = torch.empty_like(parameter, requires_grad=False).copy_(buffer)
                 self._optimiser.state[parameter]["momentum_buffer"] = momentum
-
-    def _step(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        mixed = self.config.precision == "bfloat16"
-        device = inputs.device.type
-        with torch.autocast(device, torch.bfloat16) if mixed else nullcontext():
-            logits = self.model(inputs)
-        loss = nn.functional.cross_entropy(logits.float(), labels)
-        self._optimiser.zero_grad()
-        loss.backward()
-        if self.config.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
-        self._optimiser.step()
-        return loss.detach(), (logits.detach().argmax(1) == labels).sum()
 
 
 class PlannedRun(NamedTuple):
@@ -305,7 +254,7 @@ def train(report: Callable[..., None], folder: Path, config: Config, seed: int) 
         if checkpoint is None:
             training.measure()
         else:
-            training.trainer.load(checkpoint.tensors, checkpoint.extra)
+            training.trainer.load(checkpoint)
             training.monitor.load_state_dict(checkpoint.extra["monitor"])
         while training.trainer.epoch < config.epochs:
             training.train_epoch()
@@ -314,17 +263,12 @@ def train(report: Callable[..., None], folder: Path, config: Config, seed: int) 
 
 
 def new_trainer(config: Config, *, seed: int) -> Trainer:
-    """Return a trainer with the network and the images that the seed draws."""
-    inputs, labels = images(config, seed=seed)
-    shape = VGGShape(width=config.width, batch_norm=config.batch_norm, dense=config.dense)
-    return Trainer(vgg13(shape, seed=seed), config, inputs, labels, seed=seed)
-
-
-def images(config: Config, *, seed: int) -> tuple[Tensor, Tensor]:
-    """Return a balanced subset of images, padded to 32 × 32 and normalised, and its labels."""
+    """Return a trainer with the network and the balanced subset of images that the seed draws."""
     everything = fashion_mnist.load()
     chosen = fashion_mnist.balanced_subset(everything.labels, size=config.images, seed=seed)
-    return fashion_mnist.to_inputs(everything.pixels[chosen]), everything.labels[chosen]
+    inputs, labels = fashion_mnist.to_inputs(everything.pixels[chosen]), everything.labels[chosen]
+    shape = VGGShape(width=config.width, batch_norm=config.batch_norm, dense=config.dense)
+    return Trainer(vgg13(shape, seed=seed), config, inputs, labels, seed=seed)
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
@@ -363,16 +307,16 @@ class RecordedTraining:
         self.batches = list(zip(inputs, labels, strict=True))
 
     def append(self, record: dict[str, Any]) -> None:
-        """Append a record of the monitor to the run, with the last epoch's learning rate."""
+        """Append a record of the monitor to the run, with the learning rate."""
         if record["kind"] == MEASUREMENT:
-            record = record | {"train": record["train"] | {"rate": self.trainer.rate}}
+            record = record | {"train": record["train"] | {"rate": self.config.rate}}
         self.run.append(record)
 
     def train_epoch(self) -> None:
         """Train one epoch, then measure and write a checkpoint if they are due."""
         config, trainer = self.config, self.trainer
         trainer.train_epoch()
-        if trainer.epoch in config.measured_epochs():
+        if config.is_due(trainer.epoch, per_decade=config.per_decade):
             self.measure()
         if trainer.epoch % config.checkpoint_every == 0 or trainer.epoch == config.epochs:
             state = {**self.monitor.state_dict(), "history": []}  # the journal has the history
@@ -385,7 +329,7 @@ class RecordedTraining:
         trainer = self.trainer
         self.monitor.set_progress(epochs=trainer.epoch, steps=trainer.steps)
         report = self.monitor.measure(self.batches)
-        if trainer.epoch in self.config.pictured_epochs():
+        if self.config.is_due(trainer.epoch, per_decade=PICTURES_PER_DECADE):
             network = trainer.model
             assert isinstance(network, VGG13)
             network.eval()

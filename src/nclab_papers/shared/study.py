@@ -1,5 +1,11 @@
-"""Steps that studies share: train networks, assemble numbers, minimise over free features."""
+"""Steps that studies share: train networks, compare arms cell by cell, minimise over free features.
 
+A cell is a combination of settings other than the compared one. A network counts if its training
+accuracy is at least 0.99. A comparison uses the cells in which all arms count and averages over
+them, so that the arms differ only in the compared setting.
+"""
+
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,14 +18,181 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from nclab.claims.tables import Row
+from nclab.claims.claim import Finding, Numbers, Verdict
+from nclab.claims.judging import Part
+from nclab.claims.tables import Row, Value
 from nclab.engine import Engine
-from nclab.figures.picture import Panel, Picture, Scale, Series
 from nclab.training.sweep import SweepConfig
 from nclab.training.sweep.rows_only import MeasureRow, train_rows
-from nclab_papers.shared.rows import Value, as_columns, averaged, by_cell, having
 
 Array = NDArray[np.float64]
+
+COUNTS = 0.99
+"""Smallest training accuracy of a network that counts."""
+SMALLEST = 1e-30
+"""Lower limit of values before taking logarithms."""
+BySeed = dict[int, float]
+Cells = dict[tuple[Any, ...], float]
+"""One number for each cell; a key starts with the seed."""
+
+
+def as_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """Store rows as lists by column, which takes a third of the space in a file.
+
+    >>> as_columns([{"seed": 0, "nc1": 0.5}, {"seed": 1}])
+    {'seed': [0, 1], 'nc1': [0.5, None]}
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def as_rows(numbers: Numbers) -> list[Row]:
+    """Return the networks of an experiment as rows.
+
+    >>> as_rows({"networks": {"seed": [0, 1], "nc1": [0.5, None]}})
+    [{'seed': 0, 'nc1': 0.5}, {'seed': 1, 'nc1': None}]
+    """
+    columns = numbers["networks"]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def counts(row: Row) -> bool:
+    """Whether a network counts in comparisons."""
+    return row["accuracy"] is not None and float(row["accuracy"]) >= COUNTS
+
+
+def log10(name: str) -> Value:
+    """Return a function that reads the base 10 logarithm of a column; None if it is missing."""
+
+    def read(row: Row) -> float | None:
+        value = row[name]
+        return None if value is None else math.log10(max(float(value), SMALLEST))
+
+    return read
+
+
+def column(name: str, minus: str = "") -> Value:
+    """Return a function that reads a column, or the difference of two; None if one is missing.
+
+    >>> column("nc1")({"nc1": None}), column("raw", minus="centred")({"raw": 3, "centred": 1})
+    (None, 2.0)
+    """
+
+    def read(row: Row) -> float | None:
+        values = [row[key] for key in (name, minus) if key]
+        if None in values:
+            return None
+        return float(values[0]) - (float(values[1]) if minus else 0.0)
+
+    return read
+
+
+def having(rows: Iterable[Row], **match: Any) -> list[Row]:
+    """Return the rows with the given values of columns; a tuple or list permits several values."""
+    allowed = {
+        name: value if isinstance(value, tuple | list) else (value,)
+        for name, value in match.items()
+    }
+    return [row for row in rows if all(row[name] in values for name, values in allowed.items())]
+
+
+def by_cell(rows: Iterable[Row], value: Value, *keys: str) -> Cells:
+    """Return the value of every network that counts and has one, by seed and the other keys."""
+    cells: Cells = {}
+    for row in rows:
+        if counts(row):
+            cell = (int(row["seed"]), *(row[key] for key in keys))
+            if cell in cells:
+                names = ", ".join(("seed", *keys))
+                raise ValueError(f"Expected one network per {names}; got two at {cell}.")
+            measured = value(row)
+            if measured is not None:
+                cells[cell] = measured
+    return cells
+
+
+def averaged(cells: Cells) -> BySeed:
+    """Return the mean over the cells of each seed; the seed comes first in the keys.
+
+    >>> averaged({(0, "a"): 1.0, (0, "b"): 3.0, (1, "a"): 5.0})
+    {0: 2.0, 1: 5.0}
+    """
+    seeds: dict[int, list[float]] = {}
+    for key in sorted(cells, key=repr):
+        seeds.setdefault(int(key[0]), []).append(cells[key])
+    return {seed: fmean(values) for seed, values in sorted(seeds.items())}
+
+
+def differences(left: Cells, right: Cells) -> BySeed:
+    """Return by seed the mean of left - right over the cells that both have.
+
+    >>> differences({(0, 4): 3.0, (0, 5): 9.0, (1, 4): 2.0}, {(0, 4): 1.0, (1, 4): 1.5})
+    {0: 2.0, 1: 0.5}
+    """
+    return averaged({key: left[key] - right[key] for key in left.keys() & right.keys()})
+
+
+def slopes(
+    rows: Iterable[Row], value: Value, *, along: str, at: Sequence[float], keys: Sequence[str]
+) -> BySeed:
+    """Return by seed the mean slope of a value per decade of a column.
+
+    The mean is over the cells whose networks count at all values `at` of the column `along`.
+    """
+    cells = by_cell(having(rows, **{along: tuple(at)}), value, *keys, along)
+    curves: dict[tuple[Any, ...], dict[float, float]] = {}
+    for (*cell, position), number in cells.items():
+        curves.setdefault(tuple(cell), {})[position] = number
+    decades = [math.log10(position) for position in at]
+    slopes_by_cell = {
+        cell: float(np.polyfit(decades, [curve[position] for position in at], 1)[0])
+        for cell, curve in curves.items()
+        if len(curve) == len(at) > 1
+    }
+    return averaged(slopes_by_cell)
+
+
+def signed(values: BySeed, sign: float, plus: float = 0.0) -> BySeed:
+    """Return plus + sign * value for each seed."""
+    return {seed: plus + sign * value for seed, value in values.items()}
+
+
+def within(name: str, values: BySeed, reach: float) -> list[Part]:
+    """Return two parts: a difference is below `reach`, and above `-reach`."""
+    return [
+        Part(f"{name}, below {reach:g}", signed(values, -1, reach)),
+        Part(f"{name}, above −{reach:g}", signed(values, 1, reach)),
+    ]
+
+
+def of_the_source(finding: Finding, numbers: Numbers, *, universal: bool = False) -> Finding:
+    """Return an open verdict if a claim is about other networks than those trained here.
+
+    Args:
+        universal: the claim is about all networks ("cannot"), so any network may contradict it.
+    """
+    if numbers["config"]["networks"]["source"] or finding.verdict is Verdict.OPEN:
+        return finding
+    if universal and finding.verdict is Verdict.CONTRADICTED:
+        return finding
+    evidence = f"on other networks than the source's {finding.verdict.value}: {finding.evidence}"
+    return Finding(Verdict.OPEN, evidence, {**finding.numbers, "there": finding.verdict.value})
+
+
+def ideal_study(rows: Sequence[Row], **config: Any) -> dict[str, Any]:
+    """Return numbers of a study as if the networks were those of its source, for tests."""
+    seeds = sorted({int(row["seed"]) for row in rows})
+    return {
+        "config": {**config, "networks": {"source": True}},
+        "seeds": seeds,
+        "size": "as the paper",
+        "networks": as_columns(rows),
+    }
+
+
+def seed_noise(seed: int) -> float:
+    """Return a small deviation that differs between seeds, for ideal numbers in tests."""
+    return 0.001 * (-1) ** seed
 
 
 def train_and_measure(
@@ -58,49 +231,6 @@ def train_and_measure(
         "size": f"{len(rows):,} networks; {config.networks.size}",
         "networks": as_columns(rows),
     }
-
-
-def band(
-    rows: Sequence[Row], value: Value, along: str, keys: Sequence[str], label: str, colour: int
-) -> Series:
-    """Return the mean over seeds against a column, with a band from the smallest to the largest.
-
-    Args:
-        along: column on the horizontal axis.
-        keys: other columns that define a cell; a seed is first averaged over its cells.
-    """
-    points = []
-    for position in sorted({float(row[along]) for row in rows}):
-        cells = by_cell(having(rows, **{along: position}), value, *keys)
-        means = list(averaged(cells).values())
-        if means:
-            points.append((position, fmean(means), min(means), max(means)))
-    x, y, low, high = ([point[index] for point in points] for index in range(4))
-    return Series(label, x, y, low, high, colour=colour, marker="filled")
-
-
-def band_panel(
-    title: str,
-    x_label: str,
-    y_label: str,
-    along: str,
-    keys: Sequence[str],
-    lines: Iterable[tuple[Sequence[Row], Value, str]],
-    *,
-    x_scale: Scale = "linear",
-) -> Panel:
-    """Return a panel with one `band` for each tuple of rows, value and label."""
-    series = tuple(
-        band(rows, value, along, keys, label, colour)
-        for colour, (rows, value, label) in enumerate(lines)
-    )
-    return Panel(title, x_label, y_label, series, x_scale)
-
-
-def if_drawn(picture: Picture) -> list[Picture]:
-    """Return the picture, or no picture if no network counts."""
-    panels = [panel for panel in picture.panels if isinstance(panel, Panel)]
-    return [picture] if any(line.x for panel in panels for line in panel.series) else []
 
 
 def minimise_freely(

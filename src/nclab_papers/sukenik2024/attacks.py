@@ -12,7 +12,7 @@ from nclab.claims.attacks import (
     unchanged,
     weakened,
 )
-from nclab_papers.shared.rows import ideal_study
+from nclab_papers.shared.study import ideal_study
 
 
 def depth() -> Numbers:

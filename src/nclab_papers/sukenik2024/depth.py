@@ -20,6 +20,7 @@ from nclab.claims.claim import Finding, Numbers, claim
 from nclab.claims.claim import Kind as ClaimKind
 from nclab.claims.judging import Part, judge_choices, judge_effects
 from nclab.claims.paper import run_in_one_step, run_jobs
+from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine, Job
@@ -27,18 +28,17 @@ from nclab.figures.picture import Picture
 from nclab.files import write_whole
 from nclab.theory.targets.deep_heads import shape_value, shapes
 from nclab.theory.targets.setting import check_setting
-from nclab_papers.shared.rows import (
+from nclab_papers.shared.study import (
     as_columns,
     as_rows,
     averaged,
     by_cell,
+    column,
     counts,
     differences,
     having,
-    plain,
     signed,
 )
-from nclab_papers.shared.study import band_panel, if_drawn
 from nclab_papers.sukenik2024.descent import CONVERGED, DeepLoss, Kind, Model, descend
 
 NAMES: Mapping[str, str] = {
@@ -243,21 +243,23 @@ def tables(numbers: Numbers) -> list[Table]:
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return the rank relative to the classes against depth, one panel for each model."""
-    rows = as_rows(numbers)
-    widths = numbers["config"]["widths"]
+    rows = [row for row in as_rows(numbers) if counts(row)]
+    if not rows:
+        return []
     panels = tuple(
-        band_panel(
+        line_panel(
             f"{NAMES[kind]}, {NAMES[loss]}",
-            "linear maps",
-            "rank of the last hidden layer / C",
+            rows,
             "layers",
-            CELL,
             [
-                (having(rows, kind=kind, loss=loss, width=width), _rank_share, f"width {width} C")
-                for width in widths
+                Line(f"width {width} C", _rank_share, where | {"width": width}, colour)
+                for colour, width in enumerate(numbers["config"]["widths"])
             ],
+            x_label="linear maps",
+            y_label="rank of the last hidden layer / C",
         )
         for kind, loss in product(get_args(Kind), get_args(DeepLoss))
+        for where in [{"kind": kind, "loss": loss}]
     )
     caption = (
         "Lines: mean over the runs that classify every class correctly, over all starts and weight "
@@ -265,7 +267,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
         "(C − 1)/C in these units."
     )
     title = "Rank that descent finds in deep unconstrained models"
-    return if_drawn(Picture("sukenik2024_depth", title, panels, 2, caption))
+    return [Picture("sukenik2024_depth", title, panels, 2, caption)]
 
 
 def _rank_share(row: Row) -> float:
@@ -332,14 +334,14 @@ def _with_counts(finding: Finding, rows: Sequence[Row]) -> Finding:
     "Width favours collapse: in models of four and more maps with ReLU the rank is higher at width "
     "8 C than at width C.",
     "sukenik2024, Sec. Abstract “a low-rank bias of multi-layer regularization schemes”",
-    code="nclab_papers.shared.rows.differences",
+    code="nclab_papers.shared.study.differences",
 )
 def width_favours_collapse(numbers: Numbers) -> Finding:
     """Require that the rank at the largest width exceeds the rank at the smallest width."""
     widths = sorted(numbers["config"]["widths"])
     keys = tuple(key for key in CELL if key != "width")
     wide, narrow = (
-        by_cell(deep(numbers, DEEP, kind="relu", width=width), plain("rank"), *keys)
+        by_cell(deep(numbers, DEEP, kind="relu", width=width), column("rank"), *keys)
         for width in (widths[-1], widths[0])
     )
     part = Part(f"rank at width {widths[-1]} C − at {widths[0]} C", differences(wide, narrow))

@@ -2,8 +2,8 @@
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
-from nclab_papers.fang2021.imbalance import difference, mean_by_seed
-from nclab_papers.shared.rows import of_the_source
+from nclab_papers.fang2021.imbalance import mean_by_seed
+from nclab_papers.shared.study import column, of_the_source
 
 
 @claim(
@@ -17,6 +17,6 @@ from nclab_papers.shared.rows import of_the_source
 )
 def networks_follow_seli(numbers: Numbers) -> Finding:
     """Require that the classifier's Gram matrix is nearer to SELI than to the simplex ETF."""
-    nearer = mean_by_seed(numbers, difference("from_etf", "from_seli"))
+    nearer = mean_by_seed(numbers, column("from_etf", minus="from_seli"))
     finding = judge_effects([Part("distance, ETF − SELI", nearer)], margin=0.01)
     return of_the_source(finding, numbers)

@@ -17,7 +17,7 @@ from nclab.claims.attacks import (
     unchanged,
     weakened,
 )
-from nclab_papers.shared.rows import ideal_study, seed_noise
+from nclab_papers.shared.study import ideal_study, seed_noise
 from nclab_papers.zhao2026.optimizers import DECAYS, LARGE, NO_MOMENTUM, OPTIMIZERS, USUAL
 
 LOGARITHMIC = ("nc0", "nc1", "nc2", "nc3", "raw_nc3", "loss")

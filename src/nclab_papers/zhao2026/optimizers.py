@@ -10,7 +10,7 @@ reproduce it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -20,32 +20,31 @@ from typing import Any
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
+from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
 from nclab.training.fleet.recipe import Optimizer
 from nclab.training.sweep import SweepConfig
-from nclab_papers.shared.measures import collapse
-from nclab_papers.shared.networks import FieldData, FieldNetworks
-from nclab_papers.shared.rows import (
+from nclab_papers.shared.networks import FieldData, FieldNetworks, collapse
+from nclab_papers.shared.study import (
     COUNTS,
     BySeed,
-    Value,
+    Cells,
     as_rows,
     averaged,
     by_cell,
+    column,
     counts,
     differences,
     having,
     log10,
     of_the_source,
-    optional,
-    plain,
     signed,
     slopes,
+    train_and_measure,
     within,
 )
-from nclab_papers.shared.study import band_panel, if_drawn, train_and_measure
 
 DECAYS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0)
 USUAL = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
@@ -144,40 +143,46 @@ def tables(numbers: Numbers) -> list[Table]:
         Column("weight decay", "weight_decay", "g"),
     ]
     headings = {"nc1": "NC1", "nc2": "NC2", "nc3": "NC3", "raw_nc3": "NC3 raw"}
-    columns = [Column(heading, optional(log10(name)), ".2f") for name, heading in headings.items()]
+    columns = [Column(heading, log10(name), ".2f") for name, heading in headings.items()]
     columns.append(Column("NC0", "nc0"))
     return [summarise(title, rows, keys, columns, counts=counts, count_heading="count")]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return NC1, NC2 and NC3 against weight decay, and NC0 of AdamW by the number of classes."""
-    decayed = [row for row in as_rows(numbers) if row["weight_decay"] > 0]
-    panel = partial(
-        band_panel, x_label="weight decay", along="weight_decay", keys=CELL, x_scale="log"
-    )
-    panels = [
-        panel(
-            title,
-            y_label=f"log10 {title}",
-            lines=[
-                (having(decayed, optimizer=name), log10(title.lower()), label)
-                for name, label in OPTIMIZERS.items()
-            ],
-        )
+    rows = [row for row in as_rows(numbers) if row["weight_decay"] > 0 and counts(row)]
+    if not rows:
+        return []
+    quantities = {
+        title: [
+            Line(label, log10(title.lower()), {"optimizer": name}, colour)
+            for colour, (name, label) in enumerate(OPTIMIZERS.items())
+        ]
         for title in ("NC1", "NC2", "NC3")
+    }
+    quantities["NC0 of AdamW"] = [
+        Line(f"C = {classes}", "nc0", {"optimizer": "adamw", "classes": classes}, colour)
+        for colour, classes in enumerate(numbers["config"]["classes"])
     ]
-    of_adamw = [
-        (having(decayed, optimizer="adamw", classes=classes), plain("nc0"), f"C = {classes}")
-        for classes in numbers["config"]["classes"]
-    ]
-    panels.append(panel("NC0 of AdamW", y_label="NC0", lines=of_adamw))
+    panels = tuple(
+        line_panel(
+            title,
+            rows,
+            "weight_decay",
+            lines,
+            x_label="weight decay",
+            y_label="NC0" if "NC0" in title else f"log10 {title}",
+            x_scale="log",
+        )
+        for title, lines in quantities.items()
+    )
     caption = (
         "Lines: mean over the networks with training accuracy 0.99 or more. Bands: from the "
         "smallest to the largest mean of a seed. SGD, Adam and sign descent add weight decay to "
         "the gradient; SGDW and AdamW subtract it from the weights."
     )
     title = "Collapse by optimiser and weight decay"
-    return if_drawn(Picture("zhao2026_optimizers", title, tuple(panels), 2, caption))
+    return [Picture("zhao2026_optimizers", title, panels, 2, caption)]
 
 
 study_claim = partial(claim, needs="zhao2026_optimizers", figure="zhao2026_optimizers")
@@ -194,7 +199,7 @@ def decade_slopes(numbers: Numbers, name: str, column: str, at: Sequence[float])
     Kind.RESULT,
     "Weight decay that is added to the gradient, as by SGD and Adam, makes networks collapse.",
     "zhao2026, Sec. Abstract “the overlooked role of weight-decay coupling”",
-    code="nclab_papers.shared.rows.slopes",
+    code="nclab_papers.shared.study.slopes",
 )
 def coupled_collapses(numbers: Numbers) -> Finding:
     """Require that NC1 falls with weight decay, for SGD and for Adam."""
@@ -210,7 +215,7 @@ def coupled_collapses(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Weight decay that is taken from the weights, as by AdamW, does not make networks collapse.",
     "zhao2026, Sec. Abstract “under decoupled weight decay in adaptive optimizers”",
-    code="nclab_papers.shared.rows.slopes",
+    code="nclab_papers.shared.study.slopes",
 )
 def decoupled_does_not(numbers: Numbers) -> Finding:
     """Require that NC1 of AdamW falls by less than the margin."""
@@ -224,7 +229,7 @@ def decoupled_does_not(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Neural collapse cannot emerge under AdamW.",
     "zhao2026, Sec. Abstract “NC cannot emerge under decoupled weight decay”",
-    code="nclab_papers.shared.rows.differences",
+    code="nclab_papers.shared.study.differences",
 )
 def cannot_emerge(numbers: Numbers) -> Finding:
     """Require that AdamW stays behind SGD in the metric where it lags most.
@@ -233,13 +238,13 @@ def cannot_emerge(numbers: Numbers) -> Finding:
     decays counts. Only an AdamW that lags in no metric would contradict the claim.
     """
     rows = as_rows(numbers)
-    lags = []
-    for column in ("nc0", "nc1", "nc2", "nc3"):
-        smallest = {
-            name: _smallest(having(rows, optimizer=name), log10(column))
-            for name in ("adamw", "sgd")
-        }
-        lags.append(differences(smallest["adamw"], smallest["sgd"]))
+    lags = [
+        differences(
+            _smallest(having(rows, optimizer="adamw"), name),
+            _smallest(having(rows, optimizer="sgd"), name),
+        )
+        for name in ("nc0", "nc1", "nc2", "nc3")
+    ]
     seeds = sorted(set.intersection(*map(set, lags)))
     # One metric for all seeds: the largest lag of each seed would exceed 0 for equal optimisers.
     worst = max(
@@ -251,12 +256,11 @@ def cannot_emerge(numbers: Numbers) -> Finding:
     return of_the_source(finding, numbers, universal=True)
 
 
-def _smallest(rows: Sequence[Row], value: Value) -> dict[tuple[Any, ...], float]:
-    """Return the smallest value over rates and weight decays, by seed, classes and data."""
-    smallest: dict[tuple[Any, ...], float] = {}
-    for (seed, classes, data, *_), measured in by_cell(
-        rows, value, "classes", "data", "rate", "weight_decay"
-    ).items():
+def _smallest(rows: Iterable[Row], name: str) -> Cells:
+    """Return the smallest log10 over rates and weight decays, by seed, classes and data."""
+    smallest: Cells = {}
+    cells = by_cell(rows, log10(name), "classes", "data", "rate", "weight_decay")
+    for (seed, classes, data, *_), measured in cells.items():
         cell = (seed, classes, data)
         smallest[cell] = min(measured, smallest.get(cell, measured))
     return smallest
@@ -267,14 +271,14 @@ def _smallest(rows: Sequence[Row], value: Value) -> dict[tuple[Any, ...], float]
     Kind.RESULT,
     "Momentum makes SGD collapse faster, beyond what it does to the training loss.",
     "zhao2026, Sec. Abstract “the accelerating effect of momentum on NC (beyond convergence”",
-    code="nclab_papers.shared.rows.differences",
+    code="nclab_papers.shared.study.differences",
 )
 def momentum_accelerates(numbers: Numbers) -> Finding:
     """Require that NC1 / loss is larger without momentum, at ten times the learning rate."""
     rows = as_rows(numbers)
     keys = (*CELL, "weight_decay")
 
-    def nc1_over_loss(name: str) -> dict[tuple[Any, ...], float]:
+    def nc1_over_loss(name: str) -> Cells:
         networks = having(rows, optimizer=name)
         nc1, loss = (by_cell(networks, log10(column), *keys) for column in ("nc1", "loss"))
         return {key: nc1[key] - loss[key] for key in nc1.keys() & loss.keys()}
@@ -312,7 +316,7 @@ def sgdw_matched(numbers: Numbers) -> Finding:
     "Networks also collapse with the weight decay of AdamW, from 1e-2 to 1, where it shrinks "
     "weights as much as the weight decay of SGD does.",
     "zhao2026, Sec. Abstract “NC cannot emerge under decoupled weight decay”",
-    code="nclab_papers.shared.rows.slopes",
+    code="nclab_papers.shared.study.slopes",
 )
 def adamw_matched(numbers: Numbers) -> Finding:
     """Require that NC1, NC2 and NC3 of AdamW fall with weight decay from 1e-2 to 1."""
@@ -331,7 +335,7 @@ def adamw_matched(numbers: Numbers) -> Finding:
     "Under AdamW at weight decay 1 the classifier is nearer to centred class means than to raw "
     "class means: metrics of raw means measure their common part.",
     "zhao2026, Sec. Abstract “typically quantified through NC metrics”",
-    code="nclab_papers.shared.rows.differences",
+    code="nclab_papers.shared.study.differences",
 )
 def centred_and_raw(numbers: Numbers) -> Finding:
     """Require that NC3 is larger with raw class means than with centred class means."""
@@ -351,7 +355,7 @@ def centred_and_raw(numbers: Numbers) -> Finding:
 def parity(numbers: Numbers) -> Finding:
     """Require that NC0 of AdamW at weight decay 3 is larger for odd numbers of classes."""
     rows = having(as_rows(numbers), optimizer="adamw", weight_decay=3.0)
-    cells = by_cell(rows, plain("nc0"), "rate", "data", "classes")
+    cells = by_cell(rows, column("nc0"), "rate", "data", "classes")
     every = [int(classes) for classes in numbers["config"]["classes"]]
     odd, even = ([classes for classes in every if classes % 2 == parity] for parity in (1, 0))
     gaps = {

@@ -1,7 +1,7 @@
 """Test data of zhou2022: ideal numbers of its experiment and attacks on its claims."""
 
 from nclab.claims.attacks import Attacks, Numbers, change_where, put
-from nclab_papers.shared.rows import ideal_study, seed_noise
+from nclab_papers.shared.study import ideal_study, seed_noise
 
 LOSSES = ("cross_entropy", "label_smoothing", "focal", "mse", "mse_penalised")
 DECAYS = (1e-3, 3e-3)

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.judging import Part, judge_effects
+from nclab.claims.pictures import Line, line_panel
 from nclab.claims.statements import holds_if
-from nclab.claims.tables import Column, Row, Table, summarise
+from nclab.claims.tables import Column, Row, Table, Value, summarise
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
@@ -31,25 +32,28 @@ from nclab.theory.targets.closed_forms import simplex_gap
 from nclab.theory.targets.dispatch import target
 from nclab.training.fleet import Recipe
 from nclab.training.sweep import SweepConfig, TrainedNetwork
-from nclab_papers.shared.measures import LastLayer, collapse, read, rounded
-from nclab_papers.shared.networks import FieldData, FieldNetworks
-from nclab_papers.shared.rows import (
-    BySeed,
-    Value,
+from nclab_papers.shared.networks import (
+    FieldData,
+    FieldNetworks,
+    LastLayer,
+    collapse,
+    read,
+    rounded,
+)
+from nclab_papers.shared.study import (
     as_rows,
     averaged,
     by_cell,
+    column,
     counts,
     differences,
     having,
     log10,
+    minimise_freely,
     of_the_source,
-    optional,
-    plain,
-    together,
+    train_and_measure,
     within,
 )
-from nclab_papers.shared.study import band_panel, if_drawn, minimise_freely, train_and_measure
 
 FIRST = "cross_entropy"
 """Loss with which the other losses are compared."""
@@ -101,11 +105,7 @@ eighth of the samples, one weight decay and one data set."""
 
 
 def recipe_of(config: Config, loss: str) -> dict[str, Any]:
-    """Return the options of a loss; the squared error is trained with and without bias decay.
-
-    >>> recipe_of(Config(), "mse_penalised")
-    {'loss': 'mse', 'rate': 0.01, 'head_bias_decay': 1.0}
-    """
+    """Return the options of a loss; the squared error is trained with and without bias decay."""
     if not loss.startswith("mse"):
         return {"loss": loss, "rate": config.rate}
     penalty = config.bias_penalty if loss == "mse_penalised" else 0.0
@@ -188,7 +188,7 @@ def tables(numbers: Numbers) -> list[Table]:
     rows = sorted(as_rows(numbers), key=lambda row: (order[row["loss"]], row["weight_decay"]))
     keys = [Column("loss", "loss", names=LOSSES), Column("weight decay", "weight_decay", "g")]
     columns = [
-        Column("log10 NC1", optional(log10("nc1")), ".2f"),
+        Column("log10 NC1", log10("nc1"), ".2f"),
         Column("test accuracy", "test_accuracy", ".4f"),
         Column("gap", "gap", ".2f"),
         Column("predicted gap", "predicted_gap", ".2f"),
@@ -198,50 +198,56 @@ def tables(numbers: Numbers) -> list[Table]:
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return collapse, held-out accuracy and logit gaps of all losses, against weight decay."""
-    rows = together(as_rows(numbers), "loss", *CELL)
+    rows = [row for row in as_rows(numbers) if counts(row)]
+    if not rows:
+        return []
     quantities: tuple[tuple[str, str, Value], ...] = (
         ("NC1", "log10 NC1", log10("nc1")),
-        ("Held-out samples", "accuracy", plain("test_accuracy")),
+        ("Held-out samples", "accuracy", column("test_accuracy")),
         ("Logit gap", "log10(measured / predicted)", gap_error),
     )
     panels = tuple(
-        band_panel(
+        line_panel(
             title,
-            "weight decay",
-            y_label,
+            rows,
             "weight_decay",
-            CELL,
-            [(having(rows, loss=loss), value, label) for loss, label in LOSSES.items()],
+            [
+                Line(label, value, {"loss": loss}, colour)
+                for colour, (loss, label) in enumerate(LOSSES.items())
+            ],
+            x_label="weight decay",
+            y_label=y_label,
             x_scale="log",
         )
         for title, y_label, value in quantities
     )
     caption = (
-        "Lines: mean over the cells in which the networks of all losses have training accuracy "
-        "0.99 or more. Bands: from the smallest to the largest mean of a seed."
+        "Lines: mean over the networks with training accuracy 0.99 or more. Bands: from the "
+        "smallest to the largest mean of a seed."
     )
     title = "Five losses: collapse, generalisation and logit gap"
-    return if_drawn(Picture("zhou2022_losses", title, panels, 3, caption))
+    return [Picture("zhou2022_losses", title, panels, 3, caption)]
 
 
-def gap_error(row: Row) -> float:
+def gap_error(row: Row) -> float | None:
     """Return log10 of the measured gap over the predicted gap; 10 if a gap is not positive."""
+    if row["gap"] is None or row["predicted_gap"] is None:
+        return None
     measured, predicted = float(row["gap"]), float(row["predicted_gap"])
-    if measured <= 0 or predicted <= 0:
-        return 10.0
-    return math.log10(measured / predicted)
+    return math.log10(measured / predicted) if min(measured, predicted) > 0 else 10.0
 
 
-def compared_with_first(numbers: Numbers, loss: str, value: Value) -> BySeed:
-    """Return the value of a loss minus that of cross-entropy, over cells where both count."""
-    rows = as_rows(numbers)
-    return differences(
-        by_cell(having(rows, loss=loss), value, *CELL),
-        by_cell(having(rows, loss=FIRST), value, *CELL),
-    )
+def _equal_to_first(numbers: Numbers, name: str, value: Value, reach: float) -> Finding:
+    """Judge whether every loss agrees with cross-entropy, over the cells where both count."""
+    rows, parts = as_rows(numbers), []
+    first = by_cell(having(rows, loss=FIRST), value, *CELL)
+    for loss, label in LOSSES.items():
+        if loss != FIRST:
+            other = by_cell(having(rows, loss=loss), value, *CELL)
+            parts += within(f"{name}, {label}", differences(other, first), reach)
+    return of_the_source(judge_effects(parts, margin=0.0), numbers)
 
 
-OTHERS = [loss for loss in LOSSES if loss != FIRST]
 study_claim = partial(claim, needs="zhou2022_losses", figure="zhou2022_losses")
 
 
@@ -253,14 +259,7 @@ study_claim = partial(claim, needs="zhou2022_losses", figure="zhou2022_losses")
 )
 def collapse_alike(numbers: Numbers) -> Finding:
     """Require that log10 NC1 differs from cross-entropy by less than 0.3 in both directions."""
-    parts = [
-        part
-        for loss in OTHERS
-        for part in within(
-            f"NC1, {LOSSES[loss]}", compared_with_first(numbers, loss, log10("nc1")), 0.3
-        )
-    ]
-    return of_the_source(judge_effects(parts, margin=0.0), numbers)
+    return _equal_to_first(numbers, "NC1", log10("nc1"), 0.3)
 
 
 @study_claim(
@@ -271,16 +270,7 @@ def collapse_alike(numbers: Numbers) -> Finding:
 )
 def generalise_alike(numbers: Numbers) -> Finding:
     """Require that held-out accuracy differs from cross-entropy by less than 0.01."""
-    parts = [
-        part
-        for loss in OTHERS
-        for part in within(
-            f"test accuracy, {LOSSES[loss]}",
-            compared_with_first(numbers, loss, plain("test_accuracy")),
-            0.01,
-        )
-    ]
-    return of_the_source(judge_effects(parts, margin=0.0), numbers)
+    return _equal_to_first(numbers, "test accuracy", column("test_accuracy"), 0.01)
 
 
 @study_claim(
@@ -291,16 +281,11 @@ def generalise_alike(numbers: Numbers) -> Finding:
 )
 def gap_of_the_target(numbers: Numbers) -> Finding:
     """Require that log10 of the logit gap is within 0.1 of its prediction, for each loss."""
-    rows = as_rows(numbers)
-    parts = [
-        Part(
-            label,
-            averaged(
-                by_cell(having(rows, loss=loss), lambda row: 0.1 - abs(gap_error(row)), *CELL)
-            ),
-        )
-        for loss, label in LOSSES.items()
-    ]
+    parts = []
+    for loss, label in LOSSES.items():
+        errors = by_cell(having(as_rows(numbers), loss=loss), gap_error, *CELL)
+        closeness = {cell: 0.1 - abs(error) for cell, error in errors.items()}
+        parts.append(Part(label, averaged(closeness)))
     return judge_effects(parts, margin=0.0)
 
 

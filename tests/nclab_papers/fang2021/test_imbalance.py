@@ -9,7 +9,7 @@ from nclab.figures.matplotlib_renderer import draw
 from nclab_papers.fang2021 import imbalance
 from nclab_papers.fang2021.imbalance import PRESETS, Config, fleet
 from nclab_papers.shared.networks import FieldNetworks
-from nclab_papers.shared.rows import as_rows
+from nclab_papers.shared.study import as_rows
 from tests.claims.paper_attacks import IDEAL
 
 TINY = Config(

@@ -12,10 +12,10 @@ from nclab_papers.findings import terminal_training
 from nclab_papers.findings.terminal_training import (
     QUANTILES,
     Config,
-    MLPTraining,
-    VGGTraining,
     interpolates,
     measure_moment,
+    prepare_mlp,
+    prepare_vgg,
     read_rows,
     train,
 )
@@ -44,12 +44,12 @@ def test_the_first_moment_is_that_of_interpolation(tmp_path: Path) -> None:
     assert first["accuracy"] == 1
     assert first["margin"] > 0
     assert 1 < first["epoch"] < last["epoch"] == 40
-    course = MLPTraining(TINY, 0)
+    course, data = prepare_mlp(TINY, 0)
     for _ in range(first["epoch"] - 1):
         course.train_epoch()
-    assert not interpolates(course.model(), course.data.train)
+    assert not interpolates(course.model, data.train)
     course.train_epoch()
-    again = measure_moment(course, TINY, 0)
+    again = measure_moment(course.model, data, TINY, 0)
     assert {name: first[name] for name in again} == again
     train(nothing, tmp_path / "run", TINY, "mlp", 0)  # finished: left as it is
     assert read_rows(tmp_path / "run", "mlp") == rows
@@ -77,11 +77,12 @@ def test_a_stopped_run_resumes_to_the_same_numbers(
 
 
 def test_a_moment_matches_slow_formulas() -> None:
-    course = MLPTraining(TINY, 2)
+    course, data = prepare_mlp(TINY, 2)
     for _ in range(5):
         course.train_epoch()
-    found, model = measure_moment(course, TINY, 2), course.model()
-    train_data, test, _ = course.data
+    model = course.model
+    found = measure_moment(model, data, TINY, 2)
+    train_data, test, _ = data
     assert isinstance(model, MLP)
     with torch.no_grad():
         H = model.features(train_data.inputs)[-1].double()
@@ -107,8 +108,7 @@ def test_a_moment_matches_slow_formulas() -> None:
 
 
 def test_test_data_are_new_samples_of_the_same_teacher() -> None:
-    course = MLPTraining(TINY, 0)
-    train_data, test, _ = course.data
+    _, (train_data, test, _) = prepare_mlp(TINY, 0)
     assert (len(train_data), len(test)) == (60, 40)
     assert torch.cdist(train_data.inputs, test.inputs).min() > 0
     assert set(test.labels.tolist()) == set(train_data.labels.tolist())
@@ -116,8 +116,7 @@ def test_test_data_are_new_samples_of_the_same_teacher() -> None:
 
 @pytest.mark.usefixtures("small")
 def test_test_images_are_different_and_within_the_valid_range() -> None:
-    course = VGGTraining(TINY, 0)
-    test, box = course.data.test, course.data.box
+    _, (_, test, box) = prepare_vgg(TINY, 0)
     assert test.labels.bincount().tolist() == [4] * 10
     assert test.labels[:20].tolist() != sorted(test.labels[:20].tolist())
     assert torch.equal(box.clamp(test.inputs), test.inputs)

@@ -14,7 +14,7 @@ from nclab.figures.matplotlib_renderer import draw
 from nclab.text import as_text
 from nclab.ulpm.trajectory import QUANTITIES
 from nclab_papers.ji2022 import fig3, ladder, vgg_training
-from nclab_papers.ji2022.ladder import PRESETS, RUNGS, Config, Rung, trend
+from nclab_papers.ji2022.ladder import PRESETS, RUNGS, Config, Rung
 from tests.nclab_papers.ji2022.test_fig3 import IN_PROCESS
 from tests.nclab_papers.ji2022.test_vgg_training import TINY
 
@@ -101,11 +101,11 @@ def test_figure_3_is_open_and_judged_at_the_largest_rung(monkeypatch: pytest.Mon
     assert ladder.furthest({**few, "rows": []}) is None
 
 
-def all_rungs(noise: float = 0.0) -> dict[str, Any]:
+def all_rungs() -> dict[str, Any]:
     """Return numbers that fall like images^-1/4, and by a tenth per doubling of the width."""
     rows = []
-    for index, rung in enumerate(RUNGS):
-        value = 2 * rung.images**-0.25 * (8 * rung.width) ** -0.15 * (1 + noise * (-1) ** index)
+    for rung in RUNGS:
+        value = 2 * rung.images**-0.25 * (8 * rung.width) ** -0.15
         for seed in (0, 1):
             row: dict[str, Any] = {"rung": rung.name, "seed": seed, "epoch": 500, "accuracy": 1.0}
             rows.append(row | dict.fromkeys(QUANTITIES, value * (1 + 0.01 * seed)))
@@ -116,31 +116,11 @@ def all_rungs(noise: float = 0.0) -> dict[str, Any]:
     return {"config": config, "seeds": [0, 1], "rungs": rungs, "rows": rows}
 
 
-def test_the_trend_is_extrapolated_to_the_papers_size_with_an_error() -> None:
-    exact = trend(all_rungs(), QUANTITIES[0])
-    assert exact is not None
-    assert exact.images == pytest.approx(-0.25)
-    assert exact.expected == pytest.approx(2.01 * 60_000**-0.25 * 8**-0.15)
-    assert exact.high / exact.low == pytest.approx(1, abs=1e-6)
-    rough = trend(all_rungs(0.1), QUANTITIES[0])
-    assert rough is not None
-    assert rough.high / rough.low > 1.2
-    assert rough.low < exact.expected < rough.high
-
-
-def test_few_rungs_have_no_trend() -> None:
+def test_the_picture_has_every_rung() -> None:
     numbers = all_rungs()
-    names = [rung.name for rung in RUNGS if rung.batch_norm and not rung.dense][:3]
-    few = {**numbers, "rows": [row for row in numbers["rows"] if row["rung"] in names]}
-    assert trend(few, QUANTITIES[0]) is None
-    assert len(ladder.tables(few)) == 1
-    assert len(ladder.tables(numbers)) == 2
-    assert ladder.pictures({**numbers, "rows": []}) == []
-
-
-def test_the_picture_has_every_rung_and_the_extrapolation() -> None:
-    (picture,) = ladder.pictures(all_rungs(0.1))
+    (picture,) = ladder.pictures(numbers)
     panel: Any = picture.panels[0]
-    assert panel.x_names == (*(rung.name for rung in RUNGS), "the paper's")
-    assert [len(series.x) for series in panel.series] == [15, 1, 15, 1]
+    assert panel.x_names == tuple(rung.name for rung in RUNGS)
+    assert [len(series.x) for series in panel.series] == [15, 15]
+    assert ladder.pictures({**numbers, "rows": []}) == []
     assert len(draw(picture).axes) == 4

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nclab.figures.matplotlib_renderer import draw
-from nclab_papers.shared.rows import as_rows
+from nclab_papers.shared.study import as_rows
 from nclab_papers.sukenik2024 import depth
 from nclab_papers.sukenik2024.depth import PRESETS, Config, batches
 from nclab_papers.sukenik2024.low_rank import best_value, collapsed, on_graph

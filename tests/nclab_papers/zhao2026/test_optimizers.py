@@ -10,7 +10,7 @@ from nclab.claims.claim import Verdict
 from nclab.claims.evidence import describe_size
 from nclab.figures.matplotlib_renderer import draw
 from nclab_papers.shared.networks import FieldNetworks
-from nclab_papers.shared.rows import as_columns, as_rows
+from nclab_papers.shared.study import as_columns, as_rows
 from nclab_papers.zhao2026 import optimizers
 from nclab_papers.zhao2026.optimizers import NO_MOMENTUM, PRESETS, Config, arms
 from tests.claims.paper_attacks import IDEAL

@@ -8,7 +8,7 @@ import torch
 
 from nclab.figures.matplotlib_renderer import draw
 from nclab_papers.shared.networks import FieldNetworks
-from nclab_papers.shared.rows import as_rows
+from nclab_papers.shared.study import as_rows
 from nclab_papers.zhou2022 import losses
 from nclab_papers.zhou2022.losses import LOSSES, PRESETS, Config, gap, gap_error, recipe_of
 from tests.claims.paper_attacks import IDEAL

@@ -9,8 +9,7 @@ from nclab.errors import DataError
 from nclab.measurement import measure_features
 from nclab.training.models.mlp import MLP
 from nclab.training.sweep.rows_only import TrainedNetwork
-from nclab_papers.shared.measures import LastLayer, collapse
-from nclab_papers.shared.networks import FieldNetworks
+from nclab_papers.shared.networks import FieldNetworks, LastLayer, collapse
 
 TINY = FieldNetworks(width=12, layers=3, samples=60, epochs=2, batch=20, workers=0)
 

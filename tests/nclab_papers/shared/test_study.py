@@ -7,15 +7,15 @@ import pytest
 from nclab.claims.claim import Verdict
 from nclab.claims.judging import Part, judge_effects
 from nclab.claims.registry import claims
-from nclab_papers.shared.rows import (
+from nclab_papers.shared.study import (
     as_columns,
     as_rows,
     by_cell,
+    column,
     differences,
     having,
     log10,
     of_the_source,
-    plain,
     slopes,
     within,
 )
@@ -41,7 +41,7 @@ def test_only_cells_that_count_at_every_value_have_a_slope() -> None:
 
 
 def test_differences_are_of_cells_that_both_have() -> None:
-    a, b = (by_cell(having(ROWS, arm=arm), plain("nc1"), "decay") for arm in "ab")
+    a, b = (by_cell(having(ROWS, arm=arm), column("nc1"), "decay") for arm in "ab")
     assert set(a) == {(0, 0.1), (0, 1.0)}, "a network without the number has no cell"
     assert differences(a, b) == {0: 0.0}
 
