@@ -301,7 +301,7 @@ def test_open_verdicts_are_compared_by_what_could_be_measured() -> None:
         ("", "JSONDecodeError"),
         ("[]", "list"),
         ('{"experiment": "ji2022_fig3"}', "holds the numbers of 'ji2022_fig3'"),
-        ('{"schema": {"nclab": 1, "sha256": "0"}, "per_seed": []}', ""),
+        ('{"schema": {"nclab": 1, "sha256": "0"}, "per_seed": [{}]}', "KeyError"),
         ('{"config": 5, "seeds": 5, "preset": 5}', "KeyError"),
         ('{"seeds": 5, "config": [1]}', "KeyError"),
     ],

@@ -139,7 +139,8 @@ def example_multipliers() -> Array:
     >>> example_multipliers()[0].tolist()
     [0.0, 0.0, 0.5, 0.5]
     """
-    return np.kron([[0.0, 0.5], [0.5, 0.0]], np.ones((2, 2)))
+    multipliers: Array = np.kron(np.array([[0.0, 0.5], [0.5, 0.0]]), np.ones((2, 2)))
+    return multipliers
 
 
 def gradient_coefficient(scale: float, *, printed: bool = False) -> float:
