@@ -58,28 +58,23 @@ class World:
         units = centred / norms[:, None]
         rows = self.weight - self.weight.mean(0)
         apart = np.linalg.norm(units - rows / np.linalg.norm(rows, axis=1)[:, None], axis=1)
-        cosines, ordinary, directed, logs = [], [], [], []
+        cosines, ordinary = [], []
         for c in range(len(COUNTS)):
             for k in range(len(COUNTS)):
                 way = self.means[k] - self.means[c]
                 square = way @ way
-                if c != k:
-                    directed.append(way @ covariances[c] @ way / square**2)
                 if c < k:
                     cosines.append(units[c] @ units[k])
                     ordinary.append((variances[c] + variances[k]) / (2 * square))
-                    logs.append(-math.log(float(np.linalg.norm(units[c] - units[k]))))
         ideal = -1 / (len(COUNTS) - 1)
         gap = self.weight / np.linalg.norm(self.weight) - centred / np.linalg.norm(centred)
         return {
             "nc1_trace_pinv": np.trace(within @ np.linalg.pinv(between, rcond=1e-9)) / len(COUNTS),
             "nc1_trace_ratio": np.trace(within) / np.trace(between),
             "cdnv": np.mean(ordinary),
-            "directional_cdnv": np.mean(directed),
             "nc2_norm_variation_means": np.std(norms) / np.mean(norms),
             "nc2_equiangularity_means": np.mean(np.abs(np.array(cosines) - ideal)),
             "nc2_cosine_std_means": np.std(cosines),
-            "gnc2_uniformity": np.std(logs) / abs(np.mean(logs)),
             "nc3_self_duality": np.mean(apart),
             "nc3_frobenius": np.sum(gap**2),
             "alpha": math.sqrt(np.mean(variances + np.sum(self.means**2, axis=1))),
@@ -129,7 +124,6 @@ def run(sets: int, groups: int, times: int) -> dict[str, dict[str, float]]:
         features, labels = world.draw(np.random.default_rng(1000 + seed), counts)
         collapse = nclab.measure_features(
             *(features, labels, world.weight, world.bias),
-            metrics=["directional_cdnv", "gnc2_uniformity"],
             intervals=groups,
         )
         intervals: Any = collapse.intervals

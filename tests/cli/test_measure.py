@@ -53,13 +53,19 @@ def test_the_table_is_readable(file: Path) -> None:
 
 def test_intervals_shuffled_labels_and_expensive_metrics(file: Path) -> None:
     done = call(
-        "measure", file, "--intervals", "--shuffled-labels", "--metrics", "rankme,lidar", "--json"
+        "measure",
+        file,
+        "--intervals",
+        "--shuffled-labels",
+        "--metrics",
+        "rankme,nc2_gram_weights",
+        "--json",
     )
     result = json.loads(done.out)
     expected = nclab.measure_features(
         DATA.features,
         DATA.labels,
-        metrics=["rankme", "lidar"],
+        metrics=["rankme", "nc2_gram_weights"],
         intervals=True,
         shuffled_labels=True,
     )
@@ -353,13 +359,13 @@ def test_shards_have_intervals_expensive_metrics_and_test_data(
     parts: list[Path], file: Path
 ) -> None:
     head = parts[0].parent.with_name("head.npz")
-    flags = ("--intervals", "--metrics", "rankme,lidar", "--workers", 0, "--json")
-    expected = nclab.measure_features(*DATA, metrics=["rankme", "lidar"], intervals=True)
+    flags = ("--intervals", "--metrics", "rankme,nc2_gram_weights", "--workers", 0, "--json")
+    expected = nclab.measure_features(*DATA, metrics=["rankme", "nc2_gram_weights"], intervals=True)
     for test in (file, parts[0].parent):
         done = call("measure", *parts, "--head", head, "--test", test, *flags)
         assert done.code == 0, done.err
         result = json.loads(done.out)
-        assert result["lidar"] == pytest.approx(expected.lidar, rel=1e-10)
+        assert result["rankme"] == pytest.approx(expected.rankme, rel=1e-10)
         assert expected.intervals is not None
         low = result["intervals"]["nc1_trace_ratio"][0]
         assert low == pytest.approx(expected.intervals["nc1_trace_ratio"].low, rel=1e-10)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nclab.errors import DataError
 from nclab.measurement.arrays import measure_features
 from nclab.measurement.collapse import Collapse
-from nclab.statistics import blocks, nearest
+from nclab.statistics import blocks
 from tests.fuzz import errors
 from tests.reference import slow
 from tests.reference.digits import mp, mpf
@@ -197,7 +197,6 @@ def measured(case: Input, **options: Any) -> Collapse:
         warnings.simplefilter("ignore")
         if case.compiled:
             stack.enter_context(patch.object(blocks, "COMPILED_SIZE", 0))
-            stack.enter_context(patch.object(nearest, "SCREENED_SIZE", 0))
         head: dict[str, Any] = {"weight": case.weight, "bias": case.bias, **options}
         return measure_features(*arguments, **head)
 

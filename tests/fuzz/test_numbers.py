@@ -10,7 +10,7 @@ import torch
 
 import nclab
 from nclab.metrics import nc3_alignment
-from nclab.statistics import blocks, nearest
+from nclab.statistics import blocks
 from tests.fuzz import numbers
 from tests.reference import digits, slow
 
@@ -83,7 +83,7 @@ def test_a_spread_whose_squares_vanish_gives_a_warning(scale: float) -> None:
     rows, labels = draw.normal(size=(6, 5)), np.array([1, 1, 1, 1, 1, 0])
     rows[labels == 1] *= scale
     collapse = nclab.measure_features(rows, labels, draw.normal(size=(2, 5)), metrics="all")
-    assert numbers.mentioned(collapse, "lidar")
+    assert numbers.mentioned(collapse, "rankme")
 
 
 def test_a_spread_orthogonal_to_the_means_gives_a_warning() -> None:
@@ -144,7 +144,6 @@ def test_directions_of_small_classes_survive_the_float32_screen(
     labels = np.arange(30) % 3
     rows = draw.normal(size=(30, 2)) * np.where(labels == 1, 1e-20, scale)[:, None]
     plain = nclab.measure_features(rows, labels)
-    monkeypatch.setattr(nearest, "SCREENED_SIZE", 0)
     monkeypatch.setattr(blocks, "COMPILED_SIZE", 0)
     assert nclab.measure_features(rows, labels).nc4_cosine_accuracy == plain.nc4_cosine_accuracy
 

@@ -23,7 +23,7 @@ def test_labels_of_arrays_are_shuffled_as_a_whole() -> None:
     assert shuffled["nc4_ncc_accuracy"] < 0.5
     assert shuffled["accuracy"] == pytest.approx(0.2, abs=0.1)
     assert shuffled["beta"] is None, "of the weights alone"
-    assert shuffled["directional_cdnv"] > 10 * collapse.directional_cdnv  # type: ignore[operator]
+    assert shuffled["cdnv"] > 10 * collapse.cdnv  # type: ignore[operator]
     assert collapse.shuffled_labels != collapse.values
 
 

@@ -226,28 +226,6 @@ def rotate(a: list[Row], i: int, j: int) -> None:
     a[j] = [s * x + c * y for x, y in zip(first, second, strict=True)]
 
 
-def cholesky(matrix: Sequence[Row]) -> list[Row]:
-    """Return L with L Lᵀ = matrix."""
-    size = len(matrix)
-    lower = [[ZERO] * size for _ in range(size)]
-    for i in range(size):
-        for j in range(i + 1):
-            remainder = matrix[i][j] - sum((lower[i][k] * lower[j][k] for k in range(j)), ZERO)
-            lower[i][j] = mp.sqrt(remainder) if i == j else remainder / lower[j][j]
-    return lower
-
-
-def lidar(data: ExactData) -> Number:
-    """Return the effective rank of the whitened class means."""
-    basis = basis_of([row for group in data.offsets for row in group])
-    if not basis:
-        return mp.nan
-    spread = [[dot(row, axis) for axis in basis] for group in data.offsets for row in group]
-    lower = inverse_of(cholesky(gram_of(spread)))
-    means = [[dot(row, axis) for axis in basis] for row in data.centred]
-    return exp_entropy(eigenvalues(gram_of([[dot(row, x) for x in lower] for row in means])))
-
-
 def singular_values(rows: Sequence[Row]) -> list[Number]:
     """Return the singular values of a matrix of these rows."""
     tall = len(rows) >= len(rows[0])
@@ -325,22 +303,11 @@ def nc1(data: ExactData) -> dict[str, Number]:
     count, v = len(data.means), variances(data)
     within = sum((dot(x, x) for group in data.offsets for x in group), ZERO) / data.total
     between = average([dot(row, row) for row in data.centred])
-    pairs, along = [], {}
+    pairs = []
     for a, b in pairs_of(count):
         direction = minus(data.centred[b], data.centred[a])
         square = dot(direction, direction)
         pairs.append(quotient(v[a] + v[b], 2 * square))
-        for c in (a, b):
-            squares = [dot(row, direction) ** 2 for row in data.offsets[c]]
-            along[c, a + b - c] = quotient(average(squares), square * square)
-    bound = ZERO
-    for c, group in enumerate(data.groups):
-        shares = [
-            value / (value + mpf(0.25)) if mp.isfinite(value) else value
-            for (first, _), value in along.items()
-            if first == c
-        ]
-        bound += min(mpf(1), sum(shares, ZERO)) * len(group) / data.total
     spread = [norm(row) for group in data.offsets for row in group]
     reach = [norm(row) for group in data.around for row in group]
     return {
@@ -348,8 +315,6 @@ def nc1(data: ExactData) -> dict[str, Number]:
         "nc1_trace_ratio": quotient(within, between),
         "cdnv": average(pairs),
         "nc1_within_variation": quotient(average(spread), average(reach)),
-        "directional_cdnv": average(list(along.values())),
-        "ncc_error_bound": bound,
     }
 
 
@@ -487,28 +452,6 @@ def nc4(
     return {names[0]: average(by_mean) if distinct else mp.nan, names[1]: average(by_angle)}
 
 
-def log_distances(data: ExactData) -> list[Number] | None:
-    """Return log 1/|u - v| for the directions of centred class means, or None if undefined."""
-    if not all(any(row) for row in data.centred):
-        return None
-    units = [unit(row) for row in data.centred]
-    gaps = [norm(minus(units[a], units[b])) for a, b in pairs_of(len(units))]
-    return [-mp.log(gap) for gap in gaps] if all(gaps) else None
-
-
-def log_mean(data: ExactData) -> Number:
-    """Return the mean of `log_distances`."""
-    return average(log_distances(data) or [mp.nan])
-
-
-def gnc2_uniformity(data: ExactData) -> Number:
-    """Return the coefficient of variation of `log_distances`."""
-    logs = log_distances(data)
-    if logs is None:
-        return mp.nan
-    return quotient(deviation(logs), abs(average(logs))) if len(logs) > 1 else ZERO
-
-
 def feature_metrics(data: ExactData) -> dict[str, Number]:
     """Return the metrics that need no classifier."""
     labels = [[c] * len(group) for c, group in enumerate(data.groups)]
@@ -516,9 +459,7 @@ def feature_metrics(data: ExactData) -> dict[str, Number]:
     out |= nc1(data) | nc2(data.centred, "means")
     out |= nc4(data, labels, ("nc4_ncc_accuracy", "nc4_cosine_accuracy"))
     out["alpha"] = mp.sqrt(mean_square_norm(data))
-    out["gnc2_uniformity"] = gnc2_uniformity(data)
     out["rankme"] = exp_entropy(singular_values([h for group in data.groups for h in group]))
-    out["lidar"] = lidar(data)
     return out
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from nclab.measurement.results import LayerResults
 from nclab.metrics.cosine import max_inter_pair
 from nclab.metrics.nc1_variability import DOUBTFUL
-from nclab.metrics.rows import (
+from nclab.metrics.pairs import (
     centred_rows,
     mean_norms,
     mean_pairs,
@@ -29,7 +29,7 @@ from nclab.metrics.rows import (
 )
 from nclab.metrics.view import View
 from nclab.statistics import ClassMoments
-from nclab.statistics.norms import VANISHES, norm, row_norms
+from nclab.statistics.blocks import VANISHES, norm, row_norms
 from nclab.statistics.second_pass import ReferencePass
 from nclab.statistics.sums import unit_error
 from nclab.text import number
@@ -312,14 +312,14 @@ SMALLEST_STEP = 2.0**-1074
 CENTRED = ("centred_min_intra", "centred_mean_intra", "centred_max_inter", "centred_mean_inter")
 ANGLES = ("nc2_equiangularity_means", "nc2_cosine_std_means", "nc3_self_duality", "unc3_duality")
 ALL_MEANS = ("nc1_trace_ratio", "nc2_norm_variation_means", "nc3_frobenius")
-PAIRS = ("cdnv", "directional_cdnv", "ncc_error_bound")
+PAIRS = ("cdnv",)
 RAW = ("nc3_alignment_min", "nc3_alignment_mean")
 DECISIONS = (
     *("accuracy", "nc4_agreement", "nc4_cosine_agreement", "reference_ncc_agreement"),
     *("margin", "normalised_margin"),
 )
 ROWS = ("nc2_equiangularity_weights", "nc2_cosine_std_weights", "minority_cosine")
-SQUARES = ("nc1_trace_pinv", *ALL_MEANS, *PAIRS, "rankme", "lidar", *CENTRED)
+SQUARES = ("nc1_trace_pinv", *ALL_MEANS, *PAIRS, "rankme", *CENTRED)
 HELD_OUT = ("strong_test_collapse", "weak_test_collapse", "reference_mean_shift")
 CLOSE_MEANS = "the differences of class means are so small compared with the features"
 

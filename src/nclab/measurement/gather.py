@@ -31,7 +31,6 @@ UNDEFINED = {
     "NC4": "undefined: all class means coincide",
     "minority_cosine": "undefined: fewer than two classes have at most half the samples of the "
     "largest",
-    "lidar": "undefined: nothing varies within classes",
 }
 """Name or group of a metric -> why its value is nan."""
 REFERENCE_ERROR_UNKNOWN = "the sampling error of the reference is unknown"
@@ -182,7 +181,7 @@ def gather(
     warnings = (*cautions, *view.remarks, *rounding_warnings(view, values))
     closest = tuple(
         ClassPair(int(classes[pair.row]), int(classes[pair.col]), pair.value)
-        for pair in view(closest_inter).pairs
+        for pair in view(closest_inter)
     )
     complete = not missing and not left_out
     class_accuracy = None

@@ -25,9 +25,8 @@ from nclab.progress import track
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
 from nclab.statistics.blocks import compiles
 from nclab.statistics.checks import as_features, as_labels, check_sizes, finite_rows
-from nclab.statistics.logits import is_wide, logit_blocks
+from nclab.statistics.logits import MOST_ASKED, MOST_CLASSES, MOST_SOFT, is_wide, logit_blocks
 from nclab.statistics.process_group import Group, ProcessGroup, is_distributed
-from nclab.statistics.residuals import MOST_ASKED, MOST_CLASSES, MOST_SOFT
 from nclab.statistics.second_pass import ReferencePass
 
 NO_SCATTER = "min_count leaves classes out, and only a second pass can subtract their scatter"

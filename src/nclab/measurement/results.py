@@ -12,7 +12,7 @@ from nclab.errors import DataError
 from nclab.measurement.display import strata_html, strata_table
 from nclab.metrics.catalogue import BY_NAME, EXTRAS
 from nclab.statistics import ClassMoments, SecondPass
-from nclab.statistics.residuals import ResidualMoments
+from nclab.statistics.logits import ResidualMoments
 from nclab.text import as_text
 
 Share = Literal["samples", "classes"]

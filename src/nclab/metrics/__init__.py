@@ -1,12 +1,5 @@
 """Metrics of neural collapse: pure functions of statistics and classifier weights."""
 
-from nclab.metrics.cdnv import (
-    cdnv,
-    cdnv_pairs,
-    directional_cdnv,
-    directional_cdnv_pairs,
-    ncc_error_bound,
-)
 from nclab.metrics.cosine import (
     inter_cosine,
     intra_cosine,
@@ -31,7 +24,7 @@ from nclab.metrics.cross_entropy import (
     normalised_margin,
     optimal_loss,
 )
-from nclab.metrics.effective_rank import lidar, rankme, stable_rank_weights
+from nclab.metrics.effective_rank import rankme, stable_rank_weights
 from nclab.metrics.held_out import (
     reference_mean_shift,
     reference_ncc_accuracy,
@@ -41,6 +34,8 @@ from nclab.metrics.held_out import (
     weak_test_collapse,
 )
 from nclab.metrics.nc1_variability import (
+    cdnv,
+    cdnv_pairs,
     nc1_trace_pinv,
     nc1_trace_pinv_sample_weighted,
     nc1_trace_ratio,
@@ -49,7 +44,6 @@ from nclab.metrics.nc1_variability import (
     snr_spectrum,
 )
 from nclab.metrics.nc2_simplex_etf import (
-    gnc2_uniformity,
     minority_cosine,
     nc0_weight_mean,
     nc2_cosine_std_means,
@@ -91,15 +85,11 @@ __all__ = [
     "class_alpha",
     "class_beta",
     "class_loss",
-    "directional_cdnv",
-    "directional_cdnv_pairs",
     "effective_depth",
     "excess_loss",
-    "gnc2_uniformity",
     "inter_cosine",
     "intra_cosine",
     "intra_cosine_offdiagonal",
-    "lidar",
     "loss",
     "margin",
     "max_inter",
@@ -134,7 +124,6 @@ __all__ = [
     "nc4_cosine_accuracy",
     "nc4_cosine_agreement",
     "nc4_ncc_accuracy",
-    "ncc_error_bound",
     "normalised_margin",
     "optimal_loss",
     "rankme",

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from nclab import metrics, plugins
 from nclab.errors import DataError
 from nclab.metrics.cross_entropy import best_loss
-from nclab.metrics.rows import simplex_cosine as _simplex
+from nclab.metrics.pairs import simplex_cosine as _simplex
 from nclab.metrics.view import View, parameters
 from nclab.statistics import SecondPass
 
@@ -141,14 +141,10 @@ METRICS: tuple[Metric, ...] = (
 """The metrics of every measurement, in the order of tables."""
 
 EXTRAS: tuple[Metric, ...] = (
-    Metric(metrics.directional_cdnv, "NC1", _zero, "variance towards other means / distance²"),
-    Metric(metrics.ncc_error_bound, "NC1", _zero, "bound on errors of the nearest mean"),
-    Metric(metrics.gnc2_uniformity, "NC2", _zero, "spread of log distances of means"),
     Metric(metrics.nc2_gram_weights, "NC2", _zero, "distance of W Wᵀ to that of an ETF"),
     Metric(metrics.minority_cosine, "NC2", _simplex, "mean cosine of rows of small classes"),
     Metric(metrics.nc3_gram, "NC3", _zero, "distance of logits of means to an ETF's"),
     Metric(metrics.rankme, "rank", _classes_minus_one, "effective rank of the features", "scatter"),
-    Metric(metrics.lidar, "rank", None, "effective rank of the whitened means", "scatter"),
     Metric(
         metrics.stable_rank_weights, "rank", _classes_minus_one, "stable rank of the classifier"
     ),

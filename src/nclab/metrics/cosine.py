@@ -4,16 +4,20 @@ A `ClassMoments` gives the cosines of the features themselves, a `SecondPass` th
 minus their global mean.
 """
 
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
 from torch import Tensor
 
-from nclab.metrics.closest import ClosestPairs, closest_pairs
-from nclab.metrics.pairs import screens
-from nclab.metrics.rows import mean_pairs
+from nclab.metrics.pairs import PairReducer, PairTile, above_diagonal, reduce_pairs
 from nclab.metrics.view import shared
 from nclab.statistics import ClassMoments, SecondPass
 
 HasUnitMeans = ClassMoments | SecondPass
 """Statistics with, for each class, the mean unit feature, the count and the count of zeros."""
+REPORTED = 10
+"""Number of closest pairs of classes that a measurement reports."""
 
 
 @shared
@@ -125,7 +129,7 @@ def max_inter(statistics: HasUnitMeans) -> float:
     >>> max_inter(moments)
     0.0
     """
-    return closest_inter(statistics).pairs[0].value
+    return closest_inter(statistics)[0].value
 
 
 def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
@@ -138,24 +142,56 @@ def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
     >>> max_inter_pair(moments)
     (0, 2)
     """
-    closest = closest_inter(statistics).pairs[0]
+    closest = closest_inter(statistics)[0]
     return closest.row, closest.col
 
 
+class RowPair(NamedTuple):
+    """Two rows and their inner product."""
+
+    row: int
+    col: int
+    value: float
+
+
+@dataclass
+class ClosestPairs(PairReducer):
+    """The pairs with the largest inner products, largest first; ties keep their order."""
+
+    pairs: list[RowPair] = field(default_factory=list)
+
+    def update(self, tile: PairTile) -> None:
+        """Add the pairs of a tile to the result."""
+        values = tile.upper(tile.inner).flatten()
+        threshold = self.pairs[-1].value if len(self.pairs) == REPORTED else -torch.inf
+        candidates = (values > threshold).nonzero().flatten()
+        if len(candidates) > REPORTED:
+            smallest = values[candidates].topk(REPORTED).values[-1]
+            candidates = candidates[values[candidates] >= smallest]
+        positions = candidates
+        if tile.rows == tile.cols:
+            positions = above_diagonal(len(tile.inner), values.device)[candidates]
+        width = tile.inner.shape[1]
+        rows, cols = positions // width + tile.rows.start, positions % width + tile.cols.start
+        columns = (tensor.tolist() for tensor in (rows, cols, values[candidates]))
+        pairs = [*self.pairs, *(RowPair(*pair) for pair in zip(*columns, strict=True))]
+        self.pairs = sorted(pairs, key=lambda pair: -pair.value)[:REPORTED]
+
+
 @shared
-def closest_inter(statistics: HasUnitMeans) -> ClosestPairs:
+def closest_inter(statistics: HasUnitMeans) -> list[RowPair]:
     """Return the pairs of classes with the largest inter-class cosines, largest first.
+
+    Costs half a C x C x d GEMM, in tiles.
 
     >>> moments = ClassMoments(3, 2)
     >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [0.6, 0.8]], [0, 1, 2])
-    >>> closest_inter(moments).pairs[0]
+    >>> closest_inter(moments)[0]
     RowPair(row=0, col=2, value=0.6)
     """
-    if isinstance(statistics, ClassMoments) and screens(statistics.unit_means):
-        closest = mean_pairs(statistics).closest
-        assert closest is not None
-        return closest
-    return closest_pairs(statistics.unit_means)
+    closest = ClosestPairs()
+    reduce_pairs(statistics.unit_means, closest)
+    return closest.pairs
 
 
 def mean_inter(statistics: HasUnitMeans) -> float:

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.metrics.rows import weight_norm
+from nclab.metrics.pairs import weight_norm
 from nclab.statistics import ClassMoments, LogitStatistics
-from nclab.statistics.norms import VANISHES, row_norms
+from nclab.statistics.blocks import VANISHES, row_norms
 
 FloatArray = NDArray[np.float64]
 Real = TypeVar("Real", float, FloatArray)

@@ -6,7 +6,7 @@ Strong and weak test collapse were defined by Hui, Belkin and Nakkiran (2022), a
 import torch
 
 from nclab.statistics import ClassMoments, ReferencePass
-from nclab.statistics.norms import VANISHES
+from nclab.statistics.blocks import VANISHES
 
 
 def reference_ncc_accuracy(reference: ReferencePass) -> float:

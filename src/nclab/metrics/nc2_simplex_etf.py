@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.metrics.nc1_variability import DOUBTFUL
-from nclab.metrics.pairs import LogDistance, reduce_pairs
-from nclab.metrics.rows import (
+from nclab.metrics.pairs import (
     Classes,
     centred_rows,
     cosine_deviation,
@@ -19,10 +17,8 @@ from nclab.metrics.rows import (
     scaled_rows,
     weight_angles,
 )
-from nclab.metrics.view import remark
 from nclab.statistics import ClassMoments
-from nclab.statistics.norms import FOURTH, norm, power_of_two, row_norms, unit_rows
-from nclab.statistics.sums import UNIT, unit_error
+from nclab.statistics.blocks import FOURTH, norm, power_of_two, row_norms, unit_rows
 
 
 def simplex_etf(num_classes: int, dim: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -232,51 +228,6 @@ def minority_cosine(moments: ClassMoments, weight: Tensor, classes: Classes = No
     rows = centred_rows(weight)
     units = unit_rows(of_classes(rows, classes)[small])
     return float(units.sum(0).square().sum() - units.square().sum()) / (count * (count - 1))
-
-
-def gnc2_uniformity(moments: ClassMoments) -> float:
-    r"""Relative spread of the log distances between the directions of the class means.
-
-    $$\operatorname*{Std}_{c<c'}\log\tfrac1{\|\hat\mu_c-\hat\mu_{c'}\|}\Big/
-      \Bigl|\operatorname*{Avg}_{c<c'}\log\tfrac1{\|\hat\mu_c-\hat\mu_{c'}\|}\Bigr|,\quad
-      \hat\mu_c=\frac{\mu_c-\mu_G}{\|\mu_c-\mu_G\|}$$
-
-    Source: wu2024, Def. of GNC2 (logarithmic kernel)
-    Range: [0, inf); 0 at collapse, where all distances are equal; nan if two directions coincide.
-        It is also large if the mean logarithm is near 0, that is if distances are near 1.
-    Invariant to: rotation, translation, scale.
-
-    Costs half a C x C x d GEMM, in tiles, and a logarithm per pair.
-
-    >>> moments = ClassMoments(3, 2)
-    >>> moments.update([[1.0, 0.0], [-1.0, 0.5], [-1.0, -0.5]], [0, 1, 2])
-    >>> round(gnc2_uniformity(moments), 6)
-    0.44279
-    """
-    units = unit_rows(moments.centred_means)
-    logarithms = LogDistance(units)
-    reduce_pairs(units, logarithms)
-    deviation = logarithms.deviation
-    remark(_near_directions(moments, logarithms))
-    if deviation.pairs == 1 and math.isfinite(deviation.mean):  # One pair has no spread.
-        return 0.0
-    return deviation.standard_deviation / abs(deviation.mean) if deviation.mean else float("nan")
-
-
-def _near_directions(moments: ClassMoments, logarithms: LogDistance) -> str | None:
-    """Return a warning if directions nearly coincide, or logarithms cancel, up to rounding."""
-    deviation = logarithms.deviation
-    shortest, closest = float(mean_norms(moments).min()), math.exp(-logarithms.largest)
-    if deviation.pairs == 1 or not deviation.mean or not shortest or not closest:
-        return None
-    error = 2 * unit_error(moments) * moments.size / shortest / closest + 1e4 * UNIT
-    error *= (1 + deviation.standard_deviation / abs(deviation.mean)) / abs(deviation.mean)
-    if not error >= DOUBTFUL:
-        return None
-    return (
-        f"gnc2_uniformity is only accurate to about {error:.1g}: two directions nearly coincide, "
-        "or the mean logarithm is nearly 0."
-    )
 
 
 def nc2_gram_weights(weight: Tensor) -> float:

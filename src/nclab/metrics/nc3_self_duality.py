@@ -9,10 +9,10 @@ from torch import Tensor
 
 from nclab.metrics.nc1_variability import DOUBTFUL
 from nclab.metrics.nc2_simplex_etf import gram_distance
-from nclab.metrics.rows import Classes, centred_rows, cosines, of_classes
+from nclab.metrics.pairs import Classes, centred_rows, cosines, of_classes
 from nclab.metrics.view import remark, shared
 from nclab.statistics import ClassMoments
-from nclab.statistics.norms import norm, power_of_two, unit_rows
+from nclab.statistics.blocks import norm, power_of_two, unit_rows
 from nclab.statistics.sums import unit_error
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from nclab.statistics.norms import SAFE
+from nclab.statistics.blocks import SAFE
 
 VANISHES = SAFE[0] ** 2
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -97,78 +97,6 @@ def add_second_pass_rows(
         c, scale = labels[i], scales[i]
         for k in range(rows.shape[1]):
             unit_sum[c, k] += (rows[i, k] - centre[k]) * scale
-
-
-@_compiled
-def centre_rows(rows: Array, centre: Array, centred: Array, norm: Array, along: Array) -> None:
-    """Write h - g in float32, |h| and <h - g, g> of (B, d) rows h and the centre g."""
-    for i in range(rows.shape[0]):
-        to_zero, inner = 0.0, 0.0
-        for k in range(rows.shape[1]):
-            x = np.float64(rows[i, k])
-            z = x - centre[k]
-            centred[i, k] = z
-            to_zero += x * x
-            inner += z * centre[k]
-        norm[i] = np.sqrt(to_zero)
-        along[i] = inner
-
-
-@_compiled
-def leads_of_labels(
-    scores: Array,
-    labels: Array,
-    tail: Array,
-    along: Array,
-    reach: Array,
-    lead: Array,
-    lead_by_angle: Array,
-) -> None:
-    """Write the lead of the label's score over all other classes, for (B, C) scores s and bounds.
-
-    The upper bound of class j is q s + k + p along + spare reach, with q, k, p and spare the rows
-    of (4, C) `tail`. For the label, the lower bound with - spare reach is used.
-    """
-    q, k, p, spare = tail[0], tail[1], tail[2], tail[3]
-    for i in range(scores.shape[0]):
-        c, r, h = labels[i], along[i], reach[i]
-        best = upper = np.float32(-np.inf)
-        for first, last in ((0, c), (c + 1, scores.shape[1])):
-            for j in range(first, last):
-                s = scores[i, j]
-                best = max(best, s)
-                upper = max(upper, s * q[j] + k[j] + (r * p[j] + h * spare[j]))
-        lower = scores[i, c] * q[c] + k[c] + (r * p[c] - h * spare[c])
-        lead[i] = scores[i, c] - best
-        lead_by_angle[i] = lower - upper
-
-
-@_compiled
-def absolute_sums(scores: Array, ideal: Any, sums: Array) -> None:
-    """Write the sum of |score - ideal| over each row of (B, C) float32 scores."""
-    for i in range(scores.shape[0]):
-        total = np.float32(0.0)
-        for j in range(scores.shape[1]):
-            total += abs(scores[i, j] - ideal)
-        sums[i] = total
-
-
-@_compiled
-def inverse_squares(
-    cosines: Array, left: Array, right: Array, by_row: Array, by_col: Array
-) -> None:
-    """Sum 1 / |a - b|^2 by row and by column, from float32 cosines and norms of a and b."""
-    for i in range(cosines.shape[0]):
-        norm = left[i]
-        square, total = norm * norm, np.float32(0.0)
-        for j in range(cosines.shape[1]):
-            other = right[j]
-            inverse = np.float32(1.0) / (
-                square + other * other - np.float32(2.0) * norm * other * cosines[i, j]
-            )
-            total += inverse
-            by_col[j] += inverse
-        by_row[i] = total
 
 
 @_compiled

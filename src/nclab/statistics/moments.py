@@ -18,11 +18,11 @@ from nclab.statistics.blocks import (
     GroupedProducts,
     add_by_class,
     compiles,
+    outside,
     row_blocks,
     rows_to_read,
 )
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels, check_sizes
-from nclab.statistics.norms import outside
 from nclab.statistics.process_group import MESSAGE, Group, ProcessGroup
 from nclab.statistics.sums import PER_CLASS, ClassSums
 

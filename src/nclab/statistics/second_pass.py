@@ -7,19 +7,127 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.statistics.blocks import add_by_class, compiles, product_blocks, rows_to_read
+from nclab.statistics.blocks import (
+    CPU_BLOCK,
+    FOURTH,
+    add_by_class,
+    compiles,
+    outside,
+    power_of_two,
+    product_blocks,
+    row_norms,
+    rows_to_read,
+    unit_rows,
+)
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
-from nclab.statistics.nearest import CentredRows, Centres, certain_radii
-from nclab.statistics.norms import FOURTH, power_of_two, row_norms
 from nclab.statistics.process_group import Group, ProcessGroup
 from nclab.statistics.sums import ROUNDING
 
 NEAR = 1e6
 """Multiple of the rounding error of the class means. A feature closer than this to the centre has
 a direction with fewer than six digits."""
+EPS = torch.finfo(torch.float64).eps
+"""One unit in the last place of float64."""
+ROWS_PER_CLASS = 8
+"""Rows per class from which products of all pairs of classes save more time than they cost."""
+CLASS_BLOCK = 256
+"""Number of classes that are compared with all later classes at a time."""
+DISTANCE_MARGIN, ANGLE_MARGIN = 1e-6, 1e-4
+"""Safety margins of distances (relative) and of angles (radians), far above float64 rounding."""
 OTHER_DATA = 0.01
 """Relative change of the features from which `require_same_data` rejects the second pass."""
+
+
+class Centres:
+    """Class means and mean directions, prepared for comparison with rows."""
+
+    def __init__(self, moments: ClassMoments) -> None:
+        self.means = moments.means
+        self.centre = moments.global_mean
+        self.centred_means = moments.centred_means
+        self.half_squares = 0.5 * moments.centred_means.square().sum(1)
+        self.longest = float((2 * self.half_squares.max()).sqrt())
+        units = moments.unit_means
+        undirected = torch.linalg.vector_norm(units, dim=1, keepdim=True) <= ROUNDING
+        self.directions = unit_rows(units.masked_fill(undirected, 0.0), zero=0.0)
+        self.undirected = (~self.directions.any(1)).nonzero().flatten()
+        self.coincide = not bool(moments.centred_means.any())
+
+    def nearest_direction(self, block: Tensor) -> Tensor:
+        """Return the (B,) nearest mean direction of float64 rows; -1 for a zero vector."""
+        if outside(torch.linalg.vector_norm(block, dim=1)) is not None:
+            block = unit_rows(block, zero=0.0)  # Products of tiny numbers would lose digits.
+        scores = block @ self.directions.T
+        if len(self.undirected):
+            scores[:, self.undirected] = -torch.inf
+        return scores.argmax(1).masked_fill_(~block.any(1), -1)
+
+    def nearest_mean(self, block: Tensor) -> Tensor:
+        """Return the (B,) nearest class mean of float64 rows.
+
+        Inner products decide where their rounding allows it, distances decide the other rows.
+        """
+        centred = block - self.centre
+        # Distances from the centre of the means: an offset of all features costs no digits.
+        scores = torch.addmm(-self.half_squares, centred, self.centred_means.T)
+        best, nearest = scores.max(1)
+        if self.coincide:
+            return nearest
+        reach = torch.linalg.vector_norm(centred, dim=1)
+        error = 4 * block.shape[1] * EPS * self.longest * (reach + self.longest)
+        runner_up = scores.scatter_(1, nearest[:, None], -torch.inf).amax(1)
+        undecided = (runner_up >= best - error).nonzero().flatten()
+        scores.scatter_(1, nearest[:, None], best[:, None])
+        for rows in undecided.split(256):
+            pairs = (scores[rows] >= (best - error)[rows, None]).nonzero()
+            distances = scores.new_full((len(rows), scores.shape[1]), torch.inf)
+            for part in pairs.split(4096):
+                gaps = block[rows[part[:, 0]]] - self.means[part[:, 1]]
+                distances[part[:, 0], part[:, 1]] = torch.linalg.vector_norm(gaps, dim=1)
+            nearest[rows] = distances.argmin(1)
+        return nearest
+
+    def certain_radii(self, rows: int) -> Tensor:
+        r"""Return (C,) radii around the class means within which the nearest mean is proved.
+
+        A row closer to its class mean than the radius is nearest to this mean and to its direction,
+        so that no product with all class means is needed. By the triangle inequality, half the
+        distance to the nearest other mean is such a radius. For directions: with |h - m| < |m| the
+        angle of h and m is at most asin(|h - m| / |m|), and h is nearest to the direction u_c if
+
+        $$\arcsin\frac{|h-m|}{|m|} + \angle(m, u_c) < \tfrac12\min_j\angle(u_c, u_j)$$
+
+        A radius of 0 proves nothing. All radii are 0 if computing them costs more than it saves for
+        `rows` rows. Costs a float64 GEMM C x d x C.
+        """
+        size, dim = self.means.shape
+        if self.coincide or rows < ROWS_PER_CLASS * size:
+            return self.means.new_zeros(size)
+        error = 4 * (dim + 16) * EPS
+        scaled = self.centred_means / self.longest
+        score = _largest_other_product(scaled, 0.5 * scaled.square().sum(1)) + error
+        half_distance = 0.5 * self.longest * (-2 * score).clamp_min_(0.0).sqrt_()
+        norms = torch.linalg.vector_norm(self.means, dim=1)
+        by_mean = (1 - DISTANCE_MARGIN) * half_distance - 64 * EPS * norms.max()
+        cosines = _largest_other_product(self.directions, torch.zeros_like(norms)) + error
+        gaps = self.directions - self.means / norms.masked_fill(norms == 0, 1.0)[:, None]
+        tilt = 2 * (0.5 * torch.linalg.vector_norm(gaps, dim=1)).clamp_max_(1.0).asin_()
+        angle = 0.5 * cosines.clamp_(-1.0, 1.0).acos_() - tilt - ANGLE_MARGIN
+        by_direction = norms * angle.clamp_min_(0.0).sin_()
+        return torch.minimum(by_mean, by_direction).clamp_min_(0.0)
+
+
+def _largest_other_product(rows: Tensor, offsets: Tensor) -> Tensor:
+    """Return, for each i, the largest <r_i, r_j> - o_i - o_j over all other j."""
+    largest = torch.full_like(offsets, -torch.inf)
+    for start in range(0, len(rows), CLASS_BLOCK):
+        block = slice(start, start + CLASS_BLOCK)
+        products = torch.addmm(-offsets[start:], rows[block], rows[start:].T)
+        products.sub_(offsets[block, None]).fill_diagonal_(-torch.inf)
+        largest[block] = torch.maximum(largest[block], products.amax(1))
+        largest[start:] = torch.maximum(largest[start:], products.amax(0))
+    return largest
 
 
 class _MeansPass:
@@ -90,10 +198,9 @@ class SecondPass(_MeansPass):
 
     Classes without samples in `moments` are skipped and are never the nearest class.
 
-    Costs one read of the rows. Rows whose distance alone does not prove the nearest mean (see
-    `certain_radii`) cost a float32 GEMM (B x d x C), a second one if the nearest direction is not
-    that of the label, and float64 products if float32 cannot decide (see `nearest.py`). Memory:
-    4 C d numbers in addition to the moments.
+    Costs one read of the rows, and two float64 GEMMs (B x d x C) of the rows whose distance alone
+    does not prove the nearest mean (see `Centres.certain_radii`). Memory: 4 C d numbers in addition
+    to the moments.
 
     >>> moments = ClassMoments(num_classes=2, dim=2)
     >>> rows, labels = [[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]], [0, 0, 1]
@@ -200,29 +307,25 @@ class SecondPass(_MeansPass):
         """
         device = self.counts.device
         if self._radii is None:
-            self._radii = certain_radii(self._centres, self._expected)
+            self._radii = self._centres.certain_radii(self._expected)
         spread, reach = self._radii.new_empty(2, len(slots))
         by_distance, by_angle = slots.clone(), slots.clone()
         compiled = compiles(features, device)
         measure = self._measure_compiled if compiled else self._measure
-        stop = 0
+        width = len(self.classes)
+        step = max(128, CPU_BLOCK // max(width, features.shape[1]))
+        start = 0
         for block, _ in product_blocks(
-            features, labels, device, rows=rows, width=len(self.classes), compiled=compiled
+            features, labels, device, rows=rows, width=width, compiled=compiled
         ):
-            part: slice | Tensor = slice(stop, stop + len(block))
-            stop += len(block)
+            part = slice(start, start + len(block))
             measure(block, slots[part], spread[part], reach[part])
-            undecided = spread[part] >= self._radii[slots[part]]
-            if not undecided.any():
-                continue
-            if not undecided.all():
-                start = stop - len(block)
-                block, part = block[undecided], undecided.nonzero().flatten().add_(start)
-            centred = CentredRows.around(
-                self._centres.centre, block, reach[part], compiled=compiled
-            )
-            nearest = self._centres.nearest(centred, slots[part], compiled=compiled)
-            by_distance[part], by_angle[part] = nearest
+            undecided = (spread[part] >= self._radii[slots[part]]).nonzero().flatten()
+            for index in undecided.split(step):
+                doubles = block[index].double()
+                by_distance[start + index] = self._centres.nearest_mean(doubles)
+                by_angle[start + index] = self._centres.nearest_direction(doubles)
+            start += len(block)
         return spread, reach, by_distance, by_angle
 
     def _measure(self, block: Tensor, slots: Tensor, spread: Tensor, reach: Tensor) -> None:

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.statistics import blocks
-from nclab.statistics.blocks import SymmetricSum, device_with_float64
+from nclab.statistics.blocks import SymmetricSum, device_with_float64, row_norms
 from nclab.statistics.checks import IGNORE_INDEX, check_ignore_index, check_sizes
-from nclab.statistics.norms import row_norms
 
 Derived = TypeVar("Derived")
 UNIT = torch.finfo(torch.float64).eps / 2
