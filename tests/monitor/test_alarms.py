@@ -59,8 +59,6 @@ def test_collapse_reached_with_other_thresholds() -> None:
     strict = CollapseReached({"min_intra": 1e-6, "max_inter": 1e-3})
     assert watched(strict, cloud(0.01), cloud(1e-5))[0] == []
     assert len(watched(strict, cloud(0.01), cloud(1e-5))[1]) == 1
-    with pytest.raises(nclab.NclabError, match="got 'loss'"):
-        CollapseReached({"loss": 0.1})
 
 
 @pytest.mark.parametrize("alarm", [CollapseReached, CollapseLost])
@@ -68,11 +66,10 @@ def test_collapse_reached_with_other_thresholds() -> None:
     ("thresholds", "text"),
     [
         ({}, "got none"),
-        ({"loss": 0.1}, "got 'loss'"),
-        ({"no_such_metric": 0.1}, "got 'no_such_metric'"),
-        ({"cdnv": 0.0}, "cdnv above 0, got 0.0"),
-        ({"cdnv": math.nan}, "cdnv above 0, got nan"),
-        ({"cdnv": "0.1"}, "cdnv above 0, got '0.1'"),
+        ({"loss": 0.1}, "got loss"),
+        ({"no_such_metric": 0.1}, "got no_such_metric"),
+        ({"cdnv": -1.0}, r"cdnv in \[0, inf\), got -1.0"),
+        ({"cdnv": math.nan}, r"cdnv in \[0, inf\), got nan"),
     ],
 )
 def test_unusable_thresholds_raise(

@@ -122,32 +122,16 @@ def test_a_second_run_of_the_same_script_is_a_new_run(tmp_path: Path) -> None:
     assert len(find_runs(tmp_path)) == 4
 
 
-def test_an_older_run_may_be_replaced(tmp_path: Path) -> None:
-    once(tmp_path / "mine", config={"rate": 0.1})
-    (tmp_path / "mine" / "notes.txt").write_text("the user's own")
-    once(tmp_path / "mine", config={"rate": 0.2}, exist="replace")
-    assert [folder.name for folder in find_runs(tmp_path)] == ["mine"]
-    view = read_run(tmp_path / "mine")
-    assert (view.manifest.config, view.problem) == ({"rate": 0.2}, None)
-    assert len(view.of_kind("measurement")) == 1
-    assert (tmp_path / "mine" / "notes.txt").exists()
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "manifest.json").write_text("{}")
-    with pytest.warns(NclabWarning, match="another file"):
-        once(tmp_path / "theirs", exist="replace")
-    assert (tmp_path / "theirs" / "manifest.json").read_text() == "{}"
-
-
 def test_an_unusable_folder_raises_before_training(tmp_path: Path) -> None:
     once(tmp_path / "mine")
     (tmp_path / "file").write_text("")
     for folder, options, words in (
         ("mine", {"exist": "resume"}, "has finished"),
         ("mine", {"exist": "resume", "config": {"rate": 0.1}}, r"config\.rate"),
-        ("mine", {"exist": "again"}, "Expected exist='new', 'resume' or 'replace', got 'again'"),
+        ("mine", {"exist": "again"}, "Expected exist='new' or 'resume', got 'again'"),
         ("mine", {"config": 3}, "Expected config= a dictionary, a dataclass or a Namespace"),
         ("mine", {"config": {"loss": float("nan")}}, "Expected finite numbers"),
-        (".", {"exist": "replace"}, "with 1 runs in it"),
+        (".", {"exist": "resume"}, "with 1 runs in it"),
         ("file", {}, "is a file"),
     ):
         with pytest.raises(RecordError, match=words):

@@ -170,15 +170,13 @@ def test_options_that_hooks_cannot_follow_raise(tmp_path: Path) -> None:
         CollapseCallback(preset="huge")
 
 
-@pytest.mark.parametrize("attached", [True, False])
-def test_train_and_evaluation_are_two_curves(tmp_path: Path, attached: bool) -> None:
+def test_train_and_evaluation_are_two_curves(tmp_path: Path) -> None:
     plain = trainer(tmp_path)
     plain.train()
     before = weights(plain)
     callback = CollapseCallback(exact=("train", "eval"))
-    watched = trainer(tmp_path, *([] if attached else [callback]), eval_strategy="epoch")
-    if attached:
-        callback.attach(watched)
+    watched = trainer(tmp_path, eval_strategy="epoch")
+    callback.attach(watched)
     watched.train()
     assert_same(weights(watched), before)
     history = callback.monitor.history
@@ -249,10 +247,7 @@ def test_a_causal_language_model_uses_the_labels_of_the_next_tokens(
 
 def test_missing_evaluation_data_raise_before_training(tmp_path: Path) -> None:
     with pytest.raises(nclab.NclabError, match=r"attach\(trainer\), or pass exact= a loader"):
-        trainer(tmp_path, CollapseCallback(exact="eval"), eval_strategy="no").train()
-    late = trainer(tmp_path, CollapseCallback(exact="eval"), eval_delay=10)
-    with pytest.warns(nclab.NclabWarning, match="the trainer did not evaluate"):
-        late.train()
+        trainer(tmp_path, CollapseCallback(exact="eval")).train()
 
 
 def test_the_token_that_a_sequence_classifier_selects(tmp_path: Path) -> None:

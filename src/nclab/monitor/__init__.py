@@ -11,7 +11,6 @@ from nclab.monitor.alarms import (
 from nclab.monitor.event import Alarm, Event, History
 from nclab.monitor.loggers import MlflowSink, TensorBoardSink, WandbSink
 from nclab.monitor.monitor import Monitor
-from nclab.monitor.online_probe import OnlineProbe
 from nclab.monitor.schedule import Every, Logarithmic
 from nclab.monitor.sinks import ConsoleSink, RecordSink
 
@@ -30,7 +29,6 @@ __all__ = [
     "MlflowSink",
     "Monitor",
     "NotFinite",
-    "OnlineProbe",
     "RecordSink",
     "TensorBoardSink",
     "WandbSink",

@@ -36,9 +36,8 @@ def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
     result = rule(event)
     if result is None:
         return []
-    if isinstance(result, Alarm):
-        return [result]
-    alarms = list(result) if isinstance(result, Iterable) else [result]
+    several = isinstance(result, Iterable) and not isinstance(result, Alarm)
+    alarms = list(result) if several else [result]
     if not all(isinstance(alarm, Alarm) for alarm in alarms):
         raise NclabError(
             f"Expected an alarm rule to return an Alarm, several or None, got {result!r}."
@@ -48,19 +47,18 @@ def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
 
 def _check_thresholds(thresholds: Mapping[str, float]) -> None:
     """Raise if a threshold is unusable, before training starts."""
-    metrics = every_metric()
-    known = ", ".join(metric for metric in metrics if metrics[metric].ideal)
-    if not thresholds:
-        raise NclabError(f"Expected thresholds of one or more of {known}; got none.")
+    known = [name for name, metric in every_metric().items() if metric.ideal]
+    if not thresholds or not set(thresholds) <= set(known):
+        raise NclabError(
+            f"Expected thresholds of one or more of {', '.join(known)}; got "
+            f"{', '.join(thresholds) or 'none'}."
+        )
     for name, value in thresholds.items():
-        if name not in metrics or metrics[name].ideal is None:
-            raise NclabError(f"Expected thresholds of {known}; got {name!r}.")
-        if not (isinstance(value, (int, float)) and 0 < value < math.inf):
-            raise NclabError(f"Expected a threshold of {name} above 0, got {value!r}.")
+        _check_number(f"threshold of {name}", value, 0.0, math.inf)
 
 
 def _check_number(name: str, value: float, low: float, high: float) -> None:
-    if not (isinstance(value, (int, float)) and low <= value < high):
+    if not low <= value < high:
         raise NclabError(f"Expected a {name} in [{low:g}, {high:g}), got {value!r}.")
 
 

@@ -81,19 +81,17 @@ def as_splits(exact: Exact, known: Sequence[str]) -> dict[str, Any]:
     """
     if exact is None:
         return {}
+    names = (exact,) if isinstance(exact, str) else exact
     if isinstance(exact, Mapping):
         splits = dict(exact)
-    elif isinstance(exact, str):
-        splits = {exact: exact}
-    elif isinstance(exact, (list, tuple)) and exact and all(isinstance(s, str) for s in exact):
-        splits = {split: split for split in exact}
+    elif isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
+        splits = {name: name for name in names}
     else:
         splits = {TRAIN: exact}
     unknown = [data for data in splits.values() if isinstance(data, str) and data not in known]
-    if unknown or not splits or not all(isinstance(split, str) and split for split in splits):
-        names = ", ".join(map(repr, known))
+    if unknown or not splits:
         raise NclabError(
-            f"Expected exact={names} or a loader, or several as a tuple or by name, got "
-            f"{unknown[0] if unknown else exact!r}."
+            f"Expected exact={', '.join(map(repr, known))} or a loader, or several as a tuple or "
+            f"by name, got {unknown[0] if unknown else exact!r}."
         )
     return dict(sorted(splits.items(), key=lambda item: item[0] != TRAIN))

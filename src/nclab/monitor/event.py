@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 Source = Literal["training", "loader"]
 Key = tuple[str, str, tuple[int, ...]]
 """Identity of an alarm: its name, layer and classes."""
-MAX_HISTORY_ROWS = 20_000
-"""Rows that a monitor keeps in memory, about 75 MB."""
 
 
 class Alarm(NamedTuple):
@@ -59,6 +57,12 @@ class Alarm(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
         return {**self._asdict(), "classes": list(self.classes), "names": list(self.names)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Alarm":
+        """Return the alarm with the fields that `to_dict` returned."""
+        alarm = cls(**fields)
+        return alarm._replace(classes=tuple(alarm.classes), names=tuple(alarm.names))
 
     def __str__(self) -> str:
         names = self.names or tuple(map(str, self.classes))
@@ -123,13 +127,6 @@ class Event:
             if value is not None and (metrics is None or name in metrics)
         }
 
-    @property
-    def own_target(self) -> str:
-        """Sentence on the distance of the classifier's layer to its target; empty if unknown."""
-        distances = (collapse.optimum_distance for collapse in reversed(self.layers))
-        distance = next((known for known in distances if known is not None), None)
-        return "" if distance is None else distance.in_words()
-
     def to_record(self) -> dict[str, Any]:
         """Return the event as one line of a journal: plain JSON values."""
         record: MeasurementRecord = {
@@ -180,29 +177,6 @@ def chosen_metrics(names: str | Collection[str] | None) -> tuple[str, ...] | Non
 
 def _target_scalars(collapse: Collapse) -> dict[str, float | None]:
     return {} if collapse.optimum_distance is None else collapse.optimum_distance.values()
-
-
-def thin_history(rows: list[dict[str, Any]], most: int | None = None) -> None:
-    """If there are more than `most` rows, drop every second event of the older half of each split.
-
-    The first event of each split stays, and so does the newer half. Records on disk keep all.
-
-    >>> rows = [{"event": number} for number in range(1, 7)]
-    >>> thin_history(rows, most=5)
-    >>> [row["event"] for row in rows]
-    [1, 3, 4, 5, 6]
-    """
-    if len(rows) <= (MAX_HISTORY_ROWS if most is None else most):
-        return
-    older = rows[: len(rows) // 2]
-    newer = rows[len(older) :]
-    numbers: dict[str, list[Any]] = {}
-    for row in older:
-        events = numbers.setdefault(split_of(row), [])
-        if not events or events[-1] != row.get("event"):
-            events.append(row.get("event"))
-    kept = {(split, event) for split, events in numbers.items() for event in events[::2]}
-    rows[:] = [row for row in older if (split_of(row), row.get("event")) in kept] + newer
 
 
 @dataclass(repr=False)

@@ -1,20 +1,18 @@
-"""Lightning callbacks: CollapseCallback, the monitor in a trainer, and CollapseProbe."""
+"""CollapseCallback: the monitor in a Lightning trainer."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from nclab.errors import DataError, MissingExtra, ModelError, NclabError
+from nclab.errors import MissingExtra, ModelError, NclabError
 from nclab.features.batches import labels_of
 from nclab.features.labels import LabelChoice
-from nclab.measurement.collapse import Collapse
 from nclab.monitor.callbacks import Exact, MonitorCallback, measure_splits
-from nclab.monitor.event import Event, chosen_metrics
+from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor
-from nclab.monitor.online_probe import OnlineProbe
 from nclab.monitor.schedule import Schedule
 
 try:
@@ -218,104 +216,3 @@ def _loader(trainer: Trainer, exact: str | Iterable[Any]) -> Iterable[Any]:
         count = "none" if loader is None else f"{len(loader)} loaders"
         raise NclabError(f"Expected one {exact} loader, got {count}. Pass exact= a loader.")
     return loader
-
-
-class CollapseProbe(Callback):
-    """Trains a linear probe on features of the training step and logs their collapse each epoch.
-
-    The interface follows stable-pretraining: `training_step` and `validation_step` return a
-    mapping; `input` and `target` are the keys of features (B, d) and labels (B,) in this mapping or
-    in the batch. The training is not changed. Values are logged as `nc/<name>/<metric>`, those of
-    validation data as `nc/val/<name>/<metric>`.
-
-    Args:
-        name: name of the features, unique among the probes of a trainer.
-        input, target: keys of features and labels.
-        num_classes: number of classes.
-        metrics: names of the metrics that are logged; all by default.
-        options: `rate` and `momentum` of `nclab.monitor.OnlineProbe`.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        input: str = "embedding",
-        target: str = "label",
-        *,
-        num_classes: int,
-        metrics: str | Collection[str] | None = None,
-        **options: Any,
-    ) -> None:
-        self.probe = OnlineProbe(num_classes, name=name, **options)
-        self.validation = OnlineProbe(num_classes, name=name, **options)
-        self.input, self.target = input, target
-        self.metrics = chosen_metrics(metrics)
-        self.last: Collapse | None = None
-        """Measurement of the last training epoch."""
-
-    @property
-    def state_key(self) -> str:
-        """Key of the state in checkpoints; it differs between two probes of one trainer."""
-        return self._generate_state_key(name=self.probe.name, input=self.input)
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Take a step of the probe."""
-        self.probe.update(*self._features_and_labels(outputs, batch))
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log the epoch and reset the statistics."""
-        self.last = self._log(self.probe, pl_module, "nc")
-
-    def on_validation_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Measure held-out data with the current probe."""
-        if not trainer.sanity_checking and self.probe.weight is not None:
-            self.validation.load_state_dict(self.probe.state_dict())
-            self.validation.watch(*self._features_and_labels(outputs, batch))
-
-    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log the measurement of the held-out data."""
-        if self.validation.seen:
-            self._log(self.validation, pl_module, "nc/val")
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the probe's state for a checkpoint."""
-        return self.probe.state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue with the probe of a checkpoint."""
-        self.probe.load_state_dict(state_dict)
-
-    def _log(self, probe: OnlineProbe, module: LightningModule, prefix: str) -> Collapse:
-        collapse = probe.compute()
-        probe.reset()
-        scalars = {
-            f"{prefix}/{probe.name}/{name}": value
-            for name, value in collapse.scalars().items()
-            if value is not None and (self.metrics is None or name in self.metrics)
-        }
-        module.log_dict(scalars, batch_size=1)
-        return collapse
-
-    def _features_and_labels(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
-        mappings = [mapping for mapping in (outputs, batch) if isinstance(mapping, Mapping)]
-        tensors = []
-        for name in (self.input, self.target):
-            value = next((mapping[name] for mapping in mappings if name in mapping), None)
-            if not isinstance(value, Tensor):
-                keys = ", ".join(str(key) for mapping in mappings for key in mapping)
-                raise DataError(
-                    f"Expected {name!r} in the result of training_step or in the batch, got "
-                    f"{keys or 'no mapping'}."
-                )
-            tensors.append(value)
-        return tensors[0], tensors[1]

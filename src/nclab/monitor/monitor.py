@@ -27,11 +27,10 @@ from nclab.measurement.options import (
 )
 from nclab.measurement.report import Report
 from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
-from nclab.monitor.event import Alarm, Event, History, Source, thin_history
+from nclab.monitor.event import Alarm, Event, History, Source
 from nclab.monitor.running_estimate import RunningEstimate, is_first_process
-from nclab.monitor.schedule import Schedule, as_schedule, choose, in_window
+from nclab.monitor.schedule import PRESETS, Schedule, as_schedule, in_window
 from nclab.monitor.sinks import Sink, SinkCalls, as_callables, named_sink
-from nclab.monitor.state import VERSION, parse_state
 from nclab.monitor.training_hooks import (
     BatchFeatures,
     BatchLabels,
@@ -43,6 +42,10 @@ from nclab.statistics.checks import IGNORE_INDEX
 from nclab.text import counted
 
 Item = TypeVar("Item")
+VERSION = 1
+"""Version of the state of a monitor."""
+DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+"""Errors that missing or wrong parts of a state cause."""
 log = logging.getLogger("nclab.monitor")
 
 
@@ -136,7 +139,8 @@ class Monitor:
         _check_count("total_epochs", total_epochs, "1 or more", least=1)
         self.model = model
         self.schedule = as_schedule(every)
-        self.preset = choose(preset, layers)
+        if preset not in PRESETS:
+            raise NclabError(f"Expected preset={' or '.join(map(repr, PRESETS))}, got {preset!r}.")
         self.rules = as_callables("alarms", DEFAULT_ALARMS if alarms is None else alarms)
         receivers = as_callables("sinks", sinks, named=True)
         self._sinks = SinkCalls(named_sink(s) if isinstance(s, str) else s for s in receivers)
@@ -155,14 +159,13 @@ class Monitor:
         self._classifier, self._pool, self._labels = classifier, pool, labels
         self._ignore_index, self._min_count = ignore_index, min_count
         self._points = points
-        self._layers = self._new_layers()
+        self._layer_choice = PRESETS[preset].layers if layers is None else layers
+        self._layers = self._new_layers(self._layer_choice)
+        options = MeasureOptions(
+            scatter=PRESETS[preset].scatter, ignore_index=ignore_index, min_count=min_count
+        )
         self._running = RunningEstimate(
-            self._layers,
-            scatter=self.preset.scatter,
-            names=self.class_names,
-            ignore_index=ignore_index,
-            min_count=min_count,
-            points=points,
+            self._layers, options, names=self.class_names, points=points
         )
         self._hooks = TrainingHooks(
             *(self._layers, self._take, self.class_names), ignore_index=ignore_index, most=rows
@@ -341,7 +344,7 @@ class Monitor:
             class_names=self.class_names,
         )
         measurement = Measurement(
-            self._new_layers(layers),
+            self._new_layers(self._layer_choice if layers is None else layers),
             options,
             distributed=DistributedData.over(None),
             split=None if split == TRAIN else split,
@@ -371,22 +374,32 @@ class Monitor:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the state of a monitor of the same model; a damaged one changes nothing."""
-        parts = parse_state(state)
-        if self._layers.found:
-            self._running.load_state_dict(parts.running)
-            self._sums = None
-        else:
-            self._running.clear()
-            self._sums = parts.running
-        self.steps, self.epochs = parts.steps, parts.epochs
-        self._batches, self._last_step = parts.batches, parts.last_step
-        self.alarms, self.history.rows[:] = parts.alarms, parts.history
+        try:
+            if state["version"] != VERSION:
+                raise ValueError(f"version {state['version']}, not {VERSION}")
+            counts = [int(state[name]) for name in ("steps", "epochs", "batches", "last_step")]
+            alarms = [Alarm.from_dict(fields) for fields in state["alarms"]]
+            history = [dict(row) for row in state["history"]]
+            running = dict(state["running"])
+            if self._layers.found:
+                self._running.load_state_dict(running)
+            else:
+                self._running.clear()
+        except NclabError:
+            raise
+        except DAMAGED as error:
+            raise DataError(
+                f"Expected the state of a monitor of the same model, got another one "
+                f"({type(error).__name__}: {error}). Pass the result of state_dict()."
+            ) from error
+        self._sums = None if self._layers.found else running
+        self.steps, self.epochs, self._batches, self._last_step = counts
+        self.alarms, self.history.rows[:] = alarms, history
         self._resumed = True  # perhaps in the middle of an epoch
 
-    def _new_layers(self, layers: str | Sequence[str] | None = None) -> ModelLayers:
-        wanted = self.preset.layers if layers is None else layers
+    def _new_layers(self, layers: str | Sequence[str]) -> ModelLayers:
         return ModelLayers(
-            *(unwrap(self.model), wanted),
+            *(unwrap(self.model), layers),
             classifier=self._classifier,
             pool=self._pool,
             labels=self._labels,
@@ -475,7 +488,6 @@ class Monitor:
         self.alarms.extend(event.alarms)
         self.last = event
         self.history(event)
-        thin_history(self.history.rows)
         if not is_first_process():
             return
         for alarm in event.alarms:

@@ -1,13 +1,14 @@
 """RunningEstimate: statistics of the training batches since the last measurement."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
-from nclab.errors import DataError, NclabError
+from nclab.errors import DataError
 from nclab.features.evaluation import reading_weights
 from nclab.features.labels import mean_loss
 from nclab.measurement.gather import with_class_names
@@ -31,8 +32,6 @@ REASONS = {
     "second pass": "a running estimate sees each feature once; use monitor.measure(loader)",
     "scatter": "the preset or the dimension leaves the d x d scatter out",
 }
-DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
-"""Errors that missing tensors, or tensors of other shapes, cause."""
 NOT_FINITE = "the classifier's weights are not finite"
 REMARK = (
     "running estimate on training batches: the weights changed from batch to batch, and dropout "
@@ -46,18 +45,14 @@ class RunningEstimate:
     def __init__(
         self,
         layers: ModelLayers,
+        options: MeasureOptions,
         *,
-        scatter: bool | None,
         names: tuple[str, ...] | None = None,
-        ignore_index: int | None = IGNORE_INDEX,
-        min_count: int | None = None,
         points: int = 0,
     ) -> None:
         self.layers = layers
-        self.scatter = scatter
+        self.options = options
         self.names = names
-        self.ignore_index = ignore_index
-        self.min_count = min_count
         self.points = points
         """Number of features of the last layer that are kept for its picture."""
         self.streams: list[LayerStream] = []
@@ -71,7 +66,7 @@ class RunningEstimate:
         if batch.logits is None:
             batch = batch._replace(logits=self._logits(batch.rows))
         if batch.model_loss is not None and batch.logits is not None:
-            index = IGNORE_INDEX if self.ignore_index is None else self.ignore_index
+            index = IGNORE_INDEX if self.options.ignore_index is None else self.options.ignore_index
             measured = mean_loss(batch.logits.detach(), batch.labels, index)
             if measured is not None:
                 self.layers.compare_loss(batch.model_loss, measured)
@@ -98,9 +93,9 @@ class RunningEstimate:
             device = self.streams[0].nonfinite.device
             labels = torch.cat([batch.labels.to(device) for batch in waiting])
             size, classes = len(labels), self.layers.num_classes
-            self.layers.check_labels(labels, self.ignore_index)
+            self.layers.check_labels(labels, self.options.ignore_index)
             labels = as_labels(
-                labels, rows=size, ignore_index=self.ignore_index, num_classes=classes
+                labels, rows=size, ignore_index=self.options.ignore_index, num_classes=classes
             )
             if classes is None:  # without a classifier only the labels show the number of classes
                 largest = int(labels.max()) + 1 if len(labels) else 0
@@ -134,9 +129,9 @@ class RunningEstimate:
                 skipped[layer.name] = f"it has finite features of {present} classes; 2 are needed"
                 ignored = stream.moments.ignored
                 if ignored and not present:
+                    ignore = self.options.ignore_index
                     skipped[layer.name] += (
-                        f": all {ignored} labels are the ignored {self.ignore_index}, or of "
-                        "padded tokens"
+                        f": all {ignored} labels are the ignored {ignore}, or of padded tokens"
                     )
                 continue
             reasons = dict(REASONS)
@@ -194,32 +189,22 @@ class RunningEstimate:
                 f"Expected the state of layers {', '.join(names)}, got {', '.join(sums)}. Load it "
                 "into a monitor of the same model."
             )
-        try:
-            if sums:
-                streams = self._new_streams(sums[names[0]]["nonfinite"].device)
-            for stream, layer in zip(streams, sums.values(), strict=True):
-                moments = ClassMoments.from_state_dict(layer["moments"])
-                logits = None if stream.logits is None else state["logits"]
-                stream.restore(moments, nonfinite=layer["nonfinite"], logits=logits)
-        except NclabError:
-            raise
-        except DAMAGED as error:
-            raise DataError(
-                "Expected the sums of a monitor of the same model, got a state that does not "
-                f"fit ({type(error).__name__}). Pass the result of state_dict()."
-            ) from error
+        if sums:
+            streams = self._new_streams(sums[names[0]]["nonfinite"].device)
+        for stream, layer in zip(streams, sums.values(), strict=True):
+            moments = ClassMoments.from_state_dict(layer["moments"])
+            if layer["nonfinite"].shape != (moments.num_classes,):
+                raise ValueError("counts of another number of classes")
+            logits = None if stream.logits is None else state["logits"]
+            stream.restore(moments, nonfinite=layer["nonfinite"], logits=logits)
         self.clear()
         self.streams = streams
 
     def _new_streams(self, device: torch.device) -> list[LayerStream]:
         """Return a stream without samples for each measured layer."""
         known_classes = None if self.names is None else len(self.names)
-        options = MeasureOptions(
-            num_classes=self.layers.num_classes or known_classes,
-            scatter=self.scatter,
-            ignore_index=self.ignore_index,
-            min_count=self.min_count,
-        )
+        classes = self.layers.num_classes or known_classes
+        options = replace(self.options, num_classes=classes)
         streams = []
         for layer in self.layers.measured:
             points = self.points if layer is self.layers.measured[-1] else 0

@@ -2,29 +2,12 @@
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Literal, NamedTuple, get_args
 
 from nclab.errors import NclabError
 
 Unit = Literal["epochs", "steps"]
-
-
-@runtime_checkable
-class Schedule(Protocol):
-    """Rule for the counts of epochs or steps, from 1, at which a measurement is due."""
-
-    @property
-    def unit(self) -> Unit:
-        """Unit of the counts: "epochs" or "steps"."""
-
-    @property
-    def window(self) -> int | None:
-        """Number of last steps that enter a measurement; None for all since the last one."""
-
-    def due(self, count: int) -> bool:
-        """Whether to measure after this many epochs or steps."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +21,7 @@ class Every:
     n: int
     unit: Unit = "epochs"
     window: int | None = None
+    """Number of last steps that enter a measurement; None for all since the last one."""
 
     def __post_init__(self) -> None:
         _check(self.unit, self.window)
@@ -73,6 +57,10 @@ class Logarithmic:
         return any(round(10 ** (power / self.per_decade)) == count for power in powers)
 
 
+Schedule = Every | Logarithmic
+"""Rule for the epochs or steps after which the monitor measures."""
+
+
 def _check(unit: str, window: int | None) -> None:
     if unit not in get_args(Unit):
         raise NclabError(f"Expected unit='epochs' or 'steps', got {unit!r}.")
@@ -96,7 +84,7 @@ def in_window(schedule: Schedule, count: int) -> bool:
     return any(schedule.due(later) for later in range(count, count + schedule.window))
 
 
-def as_schedule(every: "int | str | Schedule") -> Schedule:
+def as_schedule(every: int | str | Schedule) -> Schedule:
     """Return the schedule for a number of epochs, "500 steps", "log epochs", or a schedule itself.
 
     >>> as_schedule("500 steps"), as_schedule(2)
@@ -132,15 +120,3 @@ PRESETS = {
 }
 """Presets by increasing cost: a copy of the features; half a B x d x d product for each batch; this
 product for each layer, and the pooling of its feature maps."""
-
-
-def choose(preset: str, layers: str | Sequence[str] | None) -> MonitorPreset:
-    """Return the preset of that name, with other layers if `layers` is given.
-
-    >>> choose("economy", "all").layers
-    'all'
-    """
-    if preset not in PRESETS:
-        raise NclabError(f"Expected preset={' or '.join(map(repr, PRESETS))}, got {preset!r}.")
-    chosen = PRESETS[preset]
-    return chosen if layers is None else chosen._replace(layers=layers)  # type: ignore[arg-type]

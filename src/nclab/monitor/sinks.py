@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol, TextIO, get_args
+from typing import Any, Literal, get_args
 
 from nclab.errors import NclabError, NclabWarning, RecordError
 from nclab.measurement.collapse import Collapse
@@ -17,7 +17,7 @@ from nclab.monitor.event import Event, chosen_metrics
 from nclab.monitor.loggers import MlflowSink, TensorBoardSink, WandbSink
 from nclab.records import Run, open_run
 from nclab.records.encoding import require_json
-from nclab.records.run import claim_folder, delete_run, refuse_folder_of_runs, require_resumable
+from nclab.records.run import claim_folder, refuse_folder_of_runs, require_resumable
 from nclab.records.schema import ALARM, TRAIN
 from nclab.text import number
 
@@ -27,25 +27,13 @@ SHOWN = ("loss", "accuracy", "nc1_trace_ratio", "nc2_equiangularity_means", "nc3
 """Metrics in a line of `ConsoleSink` by default: the training, and one metric of each kind."""
 KIND = "monitor"
 """Kind of the runs that `RecordSink` opens."""
-Exist = Literal["new", "resume", "replace"]
+Exist = Literal["new", "resume"]
 """Choice for a folder that holds a run already."""
 log = logging.getLogger("nclab.monitor")
 
 
 class SinkCalls:
-    """Calls every sink; a sink that fails causes one warning, and training goes on.
-
-    >>> def broken(event):
-    ...     raise OSError("no connection")
-    >>> events = []
-    >>> calls = SinkCalls([broken, events.append])
-    >>> with warnings.catch_warnings(record=True, action="always") as caught:
-    ...     calls("first"), calls("second")
-    (None, None)
-    >>> [str(warning.message) for warning in caught], events
-    (['The sink broken failed and misses events (OSError: no connection); the training goes on.'],
-    ['first', 'second'])
-    """
+    """Calls every sink; a sink that fails causes one warning, and training goes on."""
 
     def __init__(self, sinks: Iterable[Sink]) -> None:
         self.sinks = list(sinks)
@@ -84,7 +72,6 @@ class ConsoleSink:
     Args:
         metrics: metrics in the line, in this order.
         layers: "last" for the classifier's input, or "all" for a line for each layer.
-        stream: file to write to; standard output by default.
 
     >>> import torch, nclab
     >>> loader = [(torch.eye(2).repeat(3, 1), torch.tensor([0, 1] * 3))]
@@ -98,11 +85,9 @@ class ConsoleSink:
         metrics: str | Collection[str] | None = None,
         *,
         layers: str = "last",
-        stream: TextIO | None = None,
     ) -> None:
         self.metrics = chosen_metrics(SHOWN if metrics is None else metrics) or ()
         self.every_layer = layers == "all"
-        self.stream = stream
 
     def __call__(self, event: Event) -> None:
         epochs = "" if event.total_epochs is None else f"/{event.total_epochs}"
@@ -113,9 +98,8 @@ class ConsoleSink:
         if not layers:
             lines = [f"{moment} | nothing could be measured"]
         lines += [f"  {'!' if alarm.severe else '*'} {alarm}" for alarm in event.alarms]
-        stream = self.stream or sys.stdout
-        stream.write("\n".join(lines) + "\n")
-        stream.flush()
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
 
     def _line(self, event: Event, layer: Collapse) -> str:
         known, row = every_metric(), layer.to_row()
@@ -128,13 +112,6 @@ class ConsoleSink:
         return " | ".join(parts)
 
 
-class RecordWriter(Protocol):
-    """An object that appends records, such as a `nclab.records.Run`."""
-
-    def append(self, record: dict[str, Any], /) -> object:
-        """Add one record."""
-
-
 class RecordSink:
     """Writes every event and every alarm to the journal of a run.
 
@@ -143,15 +120,14 @@ class RecordSink:
     folder of the run.
 
     Args:
-        target: a folder; or an open run, or another object that appends records, which the caller
-            closes.
+        target: a folder; or an open run, which the caller closes.
         config: settings of the run as plain values: a dictionary, a dataclass or the result of
             argparse. The manifest stores them; `nclab runs`, reports and pages compare runs by
             them.
         exist: what to do if the folder holds a run. "new" starts another run next to it, `mine-2`.
             "resume" continues a run that was stopped or failed, and removes its records from the
             first event's step on; a run that has finished, or that has another config, raises at
-            once. "replace" deletes it.
+            once.
 
     >>> import tempfile
     >>> RecordSink(tempfile.mkdtemp() + "/mine", config={"rate": 0.1}).run is None
@@ -160,21 +136,21 @@ class RecordSink:
 
     def __init__(
         self,
-        target: str | os.PathLike[str] | RecordWriter,
+        target: str | os.PathLike[str] | Run,
         *,
         config: Mapping[str, Any] | argparse.Namespace | Any = None,
         exist: Exist = "new",
     ) -> None:
         if exist not in get_args(Exist):
-            raise RecordError(f"Expected exist='new', 'resume' or 'replace', got {exist!r}.")
-        self.folder = target if isinstance(target, (str, os.PathLike)) else None
+            raise RecordError(f"Expected exist='new' or 'resume', got {exist!r}.")
+        self.folder = Path(target) if isinstance(target, (str, os.PathLike)) else None
         self.journal = None if isinstance(target, (str, os.PathLike)) else target
         self.config: dict[str, Any] = require_json(_as_config(config), name="the config of a run")
         self.exist = exist
         self.run: Run | None = None
         self.run_folder: Path | None = None
         if self.folder is not None:
-            self._check_folder(Path(self.folder))
+            self._check_folder(self.folder)
 
     def __call__(self, event: Event) -> None:
         journal = self._journal(event.step)
@@ -204,24 +180,21 @@ class RecordSink:
         """Raise before training, not hours later, if the folder cannot be used."""
         if folder.exists() and not folder.is_dir():
             raise RecordError(f"Expected a folder for the run, but {folder} is a file.")
-        if self.exist != "new":
-            refuse_folder_of_runs(folder)
         if self.exist == "resume":
+            refuse_folder_of_runs(folder)
             require_resumable(folder, kind=KIND, config=self.config)
 
-    def _journal(self, step: int) -> RecordWriter:
+    def _journal(self, step: int) -> Run:
         if self.journal is not None:
             return self.journal
         if self.run is None:
             assert self.folder is not None
             # A second training with the same sink continues in the folder of the first.
-            folder = self.run_folder or Path(self.folder)
+            folder = self.run_folder or self.folder
             if self.exist == "new" and self.run_folder is None:
                 folder = claim_folder(folder)
-                if folder != Path(self.folder):
+                if folder != self.folder:
                     log.info("%s holds runs already; this run is in %s", self.folder, folder)
-            elif self.exist == "replace" and self.run_folder is None:
-                delete_run(folder)
             self.run = open_run(folder, kind=KIND, config=self.config)
             self.run_folder = folder
             if self.run.rewind(step):
@@ -235,11 +208,7 @@ class RecordSink:
 
 
 def _as_config(config: Any) -> dict[str, Any]:
-    """Return settings as plain values by name; paths become text.
-
-    >>> _as_config(argparse.Namespace(rate=0.1, data=Path("mine.npz")))
-    {'rate': 0.1, 'data': 'mine.npz'}
-    """
+    """Return settings as plain values by name; paths become text."""
     if config is None:
         return {}
     if dataclasses.is_dataclass(config) and not isinstance(config, type):

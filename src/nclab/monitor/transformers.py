@@ -1,7 +1,6 @@
 """CollapseCallback: the monitor in a Hugging Face Trainer."""
 
 import math
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from nclab.array_files import read_tree, write_tree
-from nclab.errors import DataError, MissingExtra, NclabError, NclabWarning
+from nclab.errors import DataError, MissingExtra, NclabError
 from nclab.features.labels import LABEL_KEYS, TOKENS
 from nclab.monitor.callbacks import Exact, MonitorCallback, measure_splits
 from nclab.monitor.event import Event
@@ -45,9 +44,8 @@ class CollapseCallback(MonitorCallback, TrainerCallback):
         layers, preset: as for `nclab.Monitor`.
         exact: data to measure exactly at the end of due epochs, instead of reading training
             batches: the "train" or "eval" data of the trainer, a loader, or several of them, as in
-            ("train", "eval"). The other data are compared with the class means of "train". Without
-            `attach`, "eval" data are known only after the trainer has evaluated: the first epoch is
-            then measured right after its evaluation.
+            ("train", "eval"). The other data are compared with the class means of "train". "eval"
+            needs `attach`.
         metrics: names of the metrics that are logged; all by default.
         options: other options of `nclab.Monitor`: `alarms`, `sinks`, `classifier`, `pool`,
             `labels`, `ignore_index`, `min_count`, `rows`, `class_names`.
@@ -65,8 +63,6 @@ class CollapseCallback(MonitorCallback, TrainerCallback):
     ) -> None:
         options |= {"layers": layers, "preset": preset}
         super().__init__(every, exact=exact, known=DATA, metrics=metrics, options=options)
-        self._loaders: dict[str, Iterable[Any]] = {}
-        self._waiting = False  # for an evaluation, which gives access to its data
         self._trainer: Any = None
 
     def attach(self, trainer: Any) -> Self:
@@ -81,15 +77,11 @@ class CollapseCallback(MonitorCallback, TrainerCallback):
             self._monitor.close()  # the last training ended in an error
         if not self._exact:
             _check_arguments(args)
-        elif (
-            "eval" in self._exact.values() and self._trainer is None and args.eval_strategy == "no"
-        ):
+        elif "eval" in self._exact.values() and self._trainer is None:
             raise NclabError(
-                'Expected a trainer that evaluates, for exact="eval", got eval_strategy="no". Use '
-                "attach(trainer), or pass exact= a loader."
+                'Expected an attached trainer for exact="eval". Use attach(trainer), or pass '
+                "exact= a loader."
             )
-        self._loaders.clear()
-        self._waiting = False
         self._monitor = Monitor(kwargs["model"], self.schedule, **self._options)
         if state.global_step:
             self._load_checkpoint(args, state)
@@ -130,11 +122,6 @@ class CollapseCallback(MonitorCallback, TrainerCallback):
         """End an epoch, which may have stopped before its last step."""
         self._log(self._end_epoch(args, state, kwargs), state, control)
 
-    def on_evaluate(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """Measure the epoch that waited for the data of an evaluation."""
-        if self._waiting:
-            self._log(self._measure(args, kwargs), state, control)
-
     def on_save(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """Write the monitor's state into the checkpoint folder."""
         folder = _checkpoint(args, state)
@@ -144,13 +131,6 @@ class CollapseCallback(MonitorCallback, TrainerCallback):
     def on_train_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """Remove the hooks and close the sinks."""
         self.monitor.close()
-        if self._waiting:
-            warnings.warn(
-                'The data of exact="eval" were not measured, because the trainer did not evaluate. '
-                "Use attach(trainer), or pass exact= a loader.",
-                NclabWarning,
-                stacklevel=2,
-            )
 
     def _end_epoch(self, args: Args, state: State, known: Mapping[str, Any]) -> list[Event]:
         """Measure an epoch that is due; return its events."""
@@ -158,31 +138,23 @@ class CollapseCallback(MonitorCallback, TrainerCallback):
         return self._finish_epoch(epoch, partial(self._measure, args, known))
 
     def _measure(self, args: Args, known: Mapping[str, Any]) -> list[Event]:
-        """Measure all splits, or wait for an evaluation that gives access to the data of one."""
-        available = self._trainer is not None or known.get("eval_dataloader") is not None
-        missing = {split for split, data in self._exact.items() if isinstance(data, str)}
-        missing -= self._loaders.keys()
-        self._waiting = not available and any(self._exact[split] == "eval" for split in missing)
-        if self._waiting:
-            return []
-        for split, data in self._exact.items():
-            if split not in self._loaders:
-                self._loaders[split] = self._loader(data, args, known)
-        return measure_splits(self.monitor, self._loaders)
+        """Measure all splits."""
+        loaders = {split: self._loader(data, args, known) for split, data in self._exact.items()}
+        return measure_splits(self.monitor, loaders)
 
     def _loader(self, data: Any, args: Args, known: Mapping[str, Any]) -> Iterable[Any]:
         """Return a loader of the trainer's data that draws no random numbers."""
         if not isinstance(data, str):
             loader: Iterable[Any] = data
             return loader
-        known_loader: Any = known.get(f"{data}_dataloader")
-        if known_loader is None and self._trainer is not None and data == "eval":
+        if data == "eval":
             known_loader = self._trainer.get_eval_dataloader()
+        else:
+            known_loader = known.get("train_dataloader")
         dataset = getattr(known_loader, "dataset", None)
         if dataset is None or isinstance(dataset, IterableDataset):
             raise NclabError(
-                f"Expected {data} data that can be read again, got none. Use attach(trainer), or "
-                "pass exact= a loader."
+                f"Expected {data} data that can be read again, got none. Pass exact= a loader."
             )
         return DataLoader(
             dataset,

@@ -411,19 +411,3 @@ def refuse_folder_of_runs(folder: Path) -> None:
             f"Expected the folder of one run, got {folder} with {len(runs)} runs in it. Name one "
             f"of them, such as {runs[0]}."
         )
-
-
-def delete_run(folder: Path) -> None:
-    """Delete the run in a folder, which no process may be writing; other files are kept."""
-    if not holds_run(folder):
-        return
-    if (folder / MANIFEST).exists():
-        read_manifest(folder)  # raises for the manifest of another program
-    lock = Lock(folder)
-    try:
-        for path in list_checkpoints(folder).values():
-            delete(path, RecordError)
-        for name in (JOURNAL, STATE, MANIFEST):
-            delete(folder / name, RecordError)
-    finally:
-        lock.close()
