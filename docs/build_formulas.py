@@ -1,18 +1,14 @@
-"""Build docs/formulas.md from the `Source:` lines of the docstrings, and typeset the formulas.
+"""Build docs/formulas.md from the `Source:` lines of the docstrings.
 
 python docs/build_formulas.py
 """
 
 import ast
-import json
 import re
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from nclab.claims.claim import slug
 from nclab.claims.registry import papers
-from nclab.report.environment import FORMULAS, FormulaRow, as_mathml
 
 ROOT = Path(__file__).parent.parent
 HEADER = """# Formulas
@@ -83,39 +79,7 @@ def page() -> str:
     return "".join(parts)
 
 
-def typeset() -> str:
-    """Return the formulas as JSON with MathML, for report pages without TeX."""
-    order = list(papers())
-    rows: list[FormulaRow] = [
-        {
-            "anchor": slug(f"{one.place} · {one.name}"),
-            "key": one.key,
-            "place": one.place,
-            "name": one.name,
-            "summary": _with_math(one.summary),
-            "mathml": as_mathml(one.formula, block=True) if one.formula else "",
-            "range": _with_math(one.range),
-        }
-        for one in sorted(formulas(), key=lambda one: order.index(one.key))
-    ]
-    return json.dumps(rows, ensure_ascii=False, indent=0) + "\n"
-
-
-def _with_math(text: str) -> str:
-    """Return a sentence as HTML, with formulas between $ typeset and backticks as code.
-
-    >>> _with_math("of `W` < 1")
-    'of <code>W</code> &lt; 1'
-    """
-    parts = re.split(r"\$(.+?)\$", text)
-    made = [
-        as_mathml(part, block=False) if at % 2 else escape(part) for at, part in enumerate(parts)
-    ]
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", "".join(made))
-
-
 if __name__ == "__main__":
-    FORMULAS.write_text(typeset(), encoding="utf-8")
     target = ROOT / "docs" / "formulas.md"
     target.write_text(page())
     print(f"wrote {target.relative_to(ROOT)} with {len(formulas())} formulas")

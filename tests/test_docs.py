@@ -12,7 +12,6 @@ import nclab
 from nclab.claims.evidence import best_evidence
 from nclab.claims.registry import claims as all_claims
 from nclab.claims.registry import experiments, papers
-from nclab.report.environment import FORMULAS
 from tests.claims.paper_attacks import VERDICTS
 from tests.forked import Program
 
@@ -71,8 +70,6 @@ def test_formulas_page_is_fresh() -> None:
     builder = runpy.run_path(str(ROOT / "docs" / "build_formulas.py"))
     expected = builder["page"]()
     assert (ROOT / "docs" / "formulas.md").read_text() == expected, "run `make docs`"
-    pytest.importorskip("latex2mathml")
-    assert FORMULAS.read_text(encoding="utf-8") == builder["typeset"](), "run `make docs`"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)

@@ -12,7 +12,9 @@ from nclab.errors import NclabError, NclabWarning
 from nclab.records import open_run, read_run
 from nclab.records.encoding import dump_checked_json, load_checked_json
 from nclab.records.verify import verify_folder
-from nclab.report.site import compact_json, data_files, write_report
+from nclab.report.content import compact_json
+from nclab.report.pages import Pages
+from nclab.report.site import data_files, write_report
 from nclab.report.watcher import Selection, Watcher
 from nclab.training.sweep.rows import write_results
 from tests.cli.runner import call
@@ -152,6 +154,10 @@ def watcher_of(root: Path) -> Watcher:
     return watcher
 
 
+def pages_of(watcher: Watcher) -> Pages:
+    return Pages(watcher.content, watcher.runs, watcher.table(), plotly=True, live=True)
+
+
 def compared(root: Path) -> None:
     """Make what the live page draws of all runs."""
     watcher = watcher_of(root)
@@ -159,8 +165,7 @@ def compared(root: Path) -> None:
     for selection in (Selection("min_intra"), Selection("loss", "every", "step", ("cdnv",))):
         compact_json(watcher.curves(selection, {}))
     for name in ("index.html", "runs.html"):
-        assert watcher.render(name)
-    watcher.live_page()
+        assert pages_of(watcher).render(name)
 
 
 def each_run(root: Path) -> None:
@@ -168,16 +173,15 @@ def each_run(root: Path) -> None:
     watcher = watcher_of(root)
     for slug in watcher.runs:
         compact_json(watcher.run(slug))
-        assert watcher.render(f"runs/{slug}.html")
+        assert pages_of(watcher).render(f"runs/{slug}.html")
 
 
 def papers(root: Path) -> None:
     """Render the pages of papers and claims, and make the files behind them."""
     watcher = watcher_of(root)
     for name in ("claims.html", *(f"papers/{key}.html" for key in watcher.content.papers)):
-        assert watcher.render(name)
-    for make in data_files(watcher.content_with_figures()).values():
-        make()
+        assert pages_of(watcher).render(name)
+    assert data_files(watcher.content)
 
 
 VIEWS = [

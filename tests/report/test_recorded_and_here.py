@@ -173,10 +173,11 @@ def test_files_that_do_not_say_whose_a_claim_is_are_read() -> None:
     problems: list[str] = []
     rows = [
         {"id": "findings/a", "here": {"relation": "agrees", "verdict": "reproduced"}},
-        {"id": "fang2021/a", "here": 5},
-        {"id": "fang2021/b", "here": {"says": 5}, "ours": "no"},
+        {"id": "fang2021/a", "here": 5, "ours": "no"},
+        {"id": 5},
     ]
     read = read_claims(rows, problems)
-    assert [claim["ours"] for claim in read] == [True]
+    assert [claim["ours"] for claim in read] == [True, False]
     assert read[0]["here"]["says"] == "agrees (reproduced)"
-    assert len(problems) == 2
+    assert read[1]["here"] is None
+    assert len(problems) == 1

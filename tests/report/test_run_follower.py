@@ -10,12 +10,12 @@ import pytest
 
 from nclab.errors import RecordError
 from nclab.records import open_run
-from nclab.report.compare import last_values
-from nclab.report.content import Content
+from nclab.report.columns import Frames
+from nclab.report.compare import last_values, table
+from nclab.report.content import Content, compact_json
 from nclab.report.pages import Pages
 from nclab.report.run_data import run_data
-from nclab.report.run_follower import Frames, RunFollower
-from nclab.report.site import compact_json
+from nclab.report.run_follower import RunFollower
 from tests.report.damage import damaged
 
 LAYER = {
@@ -90,7 +90,7 @@ def look(folder: Path) -> None:
     run = RunFollower(folder, root=folder.parent)
     run.refresh()
     compact_json(run_data(run, slug="a"))
-    pages = Pages(Content(folder.parent, (), (), ()), {"a": run}, plotly=False)
+    pages = Pages(Content(folder.parent), {"a": run}, table({"a": run}), plotly=False)
     assert pages.render("runs/a.html")
     assert pages.render("runs.html")
 

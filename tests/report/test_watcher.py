@@ -88,7 +88,7 @@ def test_a_bad_run_is_a_problem_of_its_own(
     for _ in range(2):
         watcher.refresh()
         assert [run["name"] for run in watcher.list_runs()] == ["good"]
-        assert "The run bad is skipped" in (watcher.render("index.html") or "")
+        assert "The run bad is skipped" in watcher.content.problems[0]
 
 
 def test_a_journal_that_cannot_be_read_is_left_out(watcher: Watcher) -> None:
@@ -99,8 +99,8 @@ def test_a_journal_that_cannot_be_read_is_left_out(watcher: Watcher) -> None:
     (watcher.root / "bad/journal.jsonl").mkdir()
     watcher.refresh()
     assert watcher.run("bad") is None
-    page = watcher.render("index.html") or ""
-    assert "The run bad is skipped: Cannot read bad/journal" in page
+    (problem,) = watcher.content.problems
+    assert problem.startswith("The run bad is skipped: Cannot read bad/journal")
 
 
 def test_our_own_mistakes_are_not_called_damage(

@@ -23,25 +23,17 @@ def command(
             "which is replaced.",
         ),
     ] = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            help="Metrics to plot against the settings of the runs, separated by commas; by "
-            "default a standard selection."
-        ),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write figures, claims and runs as a site that needs neither a server nor the internet.
 
-    Metrics are plotted against the settings in which runs differ, for example weight decay.
+    The page of runs draws any metric over training, or against any setting in which runs differ.
 
-    Example: [bold]nclab report runs --out report --metrics min_intra,cdnv[/bold]
+    Example: [bold]nclab report runs --out report[/bold]
     """
     from nclab.report.site import write_report
 
-    chosen = [name.strip() for name in (metrics or "").split(",") if name.strip()]
-    report = write_report(runs, out, metrics=chosen)
+    report = write_report(runs, out)
     if as_json:
         print_json(report.to_dict())
         return

@@ -22,10 +22,12 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from nclab.files import read_regular
 from nclab.report.columns import AXES
-from nclab.report.site import assets, compact_json, data_files, script
+from nclab.report.content import compact_json, script
+from nclab.report.pages import Pages
+from nclab.report.site import assets, data_files, plotly_script
 from nclab.report.watcher import Selection, Watcher
 
 HEADERS = {
@@ -40,8 +42,6 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 """Security headers of every response, errors included."""
-HEADER_SECONDS = 10.0
-"""Time in which a client must send the headers of a request."""
 PAUSE_SECONDS = 0.5
 """Time between two events for a page that listens."""
 _LOOPBACK = {ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")}
@@ -56,62 +56,6 @@ _MEDIA_TYPES = {
     ".png": "image/png",
     ".pdf": "application/pdf",
 }
-
-
-class Protocol(H11Protocol):
-    """The HTTP protocol of uvicorn with a time limit for headers.
-
-    Clients that connect and send nothing could otherwise keep all connections busy.
-    """
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Start the clock."""
-        super().connection_made(transport)
-        self._update_deadline()
-
-    def data_received(self, data: bytes) -> None:
-        """Handle data; stop the clock once the headers are complete."""
-        super().data_received(data)
-        self._update_deadline()
-
-    def on_response_complete(self) -> None:
-        """Finish a response; start the clock if the next request has begun."""
-        super().on_response_complete()
-        self._update_deadline()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        super().connection_lost(exc)
-        self._cancel_deadline()
-
-    def _update_deadline(self) -> None:
-        is_answering = self.cycle is not None and not self.cycle.response_complete
-        is_idle = self.cycle is not None and self.timeout_keep_alive_task is not None
-        if is_answering or is_idle or self.transport.is_closing():
-            self._cancel_deadline()
-        elif self._deadline is None:
-            self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse a request that is not valid HTTP, with the headers of every response."""
-        body = f"{msg}\n".encode("ascii", "replace")
-        headers = {
-            "Content-Type": "text/plain; charset=utf-8",
-            "Content-Length": str(len(body)),
-            "Connection": "close",
-            **HEADERS,
-        }
-        lines = [f"{name}: {value}" for name, value in headers.items()]
-        head = "\r\n".join(["HTTP/1.1 400 Bad Request", *lines, "", ""])
-        self.transport.write(head.encode("ascii") + body)
-        self.transport.close()
 
 
 class ReadOnlyAccess:
@@ -208,49 +152,47 @@ class Responses:
 
     def __init__(self, watcher: Watcher, stopping: Callable[[], bool]) -> None:
         self._watcher, self._stopping = watcher, stopping
-        self._assets = dict(assets(watcher.plotly))
+        self._plotly = plotly_script()
+        self._assets = dict(assets(self._plotly))
 
-    async def refreshed(self) -> Watcher:
-        """Return the watcher after it has read what is new."""
-        await asyncio.to_thread(self._watcher.refresh)
-        return self._watcher
+    async def read(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the value of a function that is called in a thread after new data were read."""
 
-    async def warm_up(self) -> None:
-        """Read all runs before the first request."""
-        await asyncio.to_thread((await self.refreshed()).table)
+        def call() -> Any:
+            self._watcher.refresh()
+            return function(*arguments)
 
-    async def live(self, request: Request) -> Response:
-        """Return the page on which runs are compared; its numbers come as events."""
-        return _page(await asyncio.to_thread(self._watcher.live_page))
+        return await asyncio.to_thread(call)
 
     async def page(self, request: Request) -> Response:
         """Return a page of the report."""
-        name = request.path_params["name"]
-        watcher = await self.refreshed()
-        text = await asyncio.to_thread(watcher.render, name)
+        name = request.path_params["name"] or "runs.html"
+        text = await self.read(self._render, name)
         if text is None:  # perhaps the page of a run that has just started
-            await asyncio.to_thread(watcher.refresh, force=True)
-            text = await asyncio.to_thread(watcher.render, name)
-        return _not_found() if text is None else _page(text)
+            await asyncio.to_thread(self._watcher.refresh, force=True)
+            text = await self.read(self._render, name)
+        # Bytes of names that are no text become question marks.
+        return _not_found() if text is None else HTMLResponse(text.encode("utf-8", "replace"))
+
+    def _render(self, name: str) -> str | None:
+        watcher = self._watcher
+        with watcher.lock:
+            plotly = self._plotly is not None
+            table = watcher.table()
+            return Pages(watcher.content, watcher.runs, table, plotly, live=True).render(name)
 
     async def runs(self, request: Request) -> Response:
         """Return a summary of every run."""
-        return _json((await self.refreshed()).list_runs())
+        return _json(await self.read(self._watcher.list_runs))
 
     async def run(self, request: Request) -> Response:
         """Return everything that the page of one run draws."""
-        watcher = await self.refreshed()
-        data = await asyncio.to_thread(watcher.run, request.path_params["slug"])
+        data = await self.read(self._watcher.run, request.path_params["slug"])
         return _not_found() if data is None else _json(data)
 
     async def curves(self, request: Request) -> Response:
         """Return the selected curves of all runs."""
-        watcher = await self.refreshed()
-        return _json(await asyncio.to_thread(watcher.curves, _selection(request), {}))
-
-    async def claims(self, request: Request) -> Response:
-        """Return every claim."""
-        return _json(list((await self.refreshed()).content.claims))
+        return _json(await self.read(self._watcher.curves, _selection(request), {}))
 
     async def asset(self, request: Request) -> Response:
         """Return a script or the style sheet."""
@@ -263,21 +205,24 @@ class Responses:
 
     async def data(self, request: Request) -> Response:
         """Return numbers or an image."""
-        kind, name = request.path_params["kind"], request.path_params["name"]
-        watcher = await self.refreshed()
-        content: str | bytes | None = None
-        if kind == "runs" and name.endswith(".js"):
-            data = await asyncio.to_thread(watcher.run, name.removesuffix(".js"))
-            content = None if data is None else script("gotRun", data)
-        else:
-            folder = await asyncio.to_thread(watcher.content_with_figures)
-            if make := data_files(folder).get(f"{kind}/{name}"):
-                with contextlib.suppress(OSError):  # the file was deleted or replaced
-                    content = await asyncio.to_thread(make)
+        name = request.path_params["name"]
+        content = await self.read(self._read_data, name)
         if content is None:
             return _not_found()
         media_type = _MEDIA_TYPES.get(Path(name).suffix, "application/octet-stream")
         return Response(content, media_type=media_type)
+
+    def _read_data(self, name: str) -> str | bytes | None:
+        """Return the content of a file behind the pages, or None if there is no such file."""
+        if name.startswith("runs/") and name.endswith(".js"):
+            run = self._watcher.run(name.removeprefix("runs/").removesuffix(".js"))
+            return None if run is None else script("gotRun", run)
+        content = data_files(self._watcher.content).get(name)
+        if not isinstance(content, Path):
+            return content
+        with contextlib.suppress(OSError):  # the file was deleted or replaced
+            return read_regular(content, root=self._watcher.root)
+        return None
 
     async def events(self, request: Request) -> Response:
         """Stream the selected curves: first all of them, then those that changed."""
@@ -293,12 +238,11 @@ class Responses:
         since: dict[str, int] = {}
         before: Any = None
         while not self._stopping() and not await request.is_disconnected():
-            watcher = await self.refreshed()
-            table = await asyncio.to_thread(watcher.table)
+            table = await self.read(self._watcher.table)
             if not selection.metric and (metric := _default_metric(table["metrics"])):
                 selection = selection._replace(metric=metric)
                 since.clear()
-            curves = await asyncio.to_thread(watcher.curves, selection, since)
+            curves = await self.read(self._watcher.curves, selection, since)
             message: dict[str, Any] = {"metric": selection.metric}
             if curves:
                 message["curves"] = curves
@@ -312,7 +256,7 @@ class Responses:
         before: int | None = None
         yield ": connected\n\n"
         while not self._stopping() and not await request.is_disconnected():
-            version = (await self.refreshed()).versions.get(slug)
+            version = await self.read(self._watcher.versions.get, slug)
             if before is not None and version != before:
                 yield _event({"run": slug, "version": version})
             before = version
@@ -362,11 +306,6 @@ def _json(value: Any) -> Response:
     return Response(compact_json(value), media_type="application/json")
 
 
-def _page(text: str) -> Response:
-    """Return a page; bytes of names that are no text become question marks."""
-    return HTMLResponse(text.encode("utf-8", "replace"))
-
-
 def _not_found() -> Response:
     return PlainTextResponse("There is no such page.\n", status_code=404)
 
@@ -379,24 +318,22 @@ def application(
     stopping: Callable[[], bool] = lambda: False,
 ) -> ASGIApp:
     """Return the live page of a folder as an ASGI application."""
-    responses = Responses(Watcher(root), stopping)
+    watcher = Watcher(root)
+    responses = Responses(watcher, stopping)
     routes = [
-        Route("/", responses.live),
-        Route("/live.html", responses.live),
         Route("/api/runs", responses.runs),
         Route("/api/curves", responses.curves),
         Route("/api/events", responses.events),
         Route("/api/changes", responses.changes),
         Route("/api/run/{slug}", responses.run),
         Route("/assets/{name}", responses.asset),
-        Route("/data/{kind}/{name}", responses.data),
-        Route("/data/claims.json", responses.claims),
+        Route("/data/{name:path}", responses.data),
         Route("/{name:path}", responses.page),
     ]
 
     @contextlib.asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
-        first = asyncio.create_task(responses.warm_up())
+        first = asyncio.create_task(responses.read(watcher.table))  # before the first request
         yield
         first.cancel()
 

@@ -1,36 +1,47 @@
 """Content of a folder of runs except the runs: experiments with figures, claims, what was skipped.
 
-Other programs may have written any of these files. What cannot be used is skipped and named in
-`Content.problems`.
+Other programs may have written any of these files. A value of a wrong type is shown as text, and a
+file that cannot be used is named in `Content.problems`.
 """
 
 import contextlib
+import csv
 import hashlib
+import io
+import json
 import os
 import re
 import stat
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError, RecordError
-from nclab.figures.picture import Picture, from_json
+from nclab.figures.picture import AnyPanel, Forest, HeatMap, Picture, from_json, to_json
+from nclab.figures.plotly_renderer import plotly_spec
 from nclab.files import list_folder, read_regular, translate_os_errors
-from nclab.records import find_runs
-from nclab.records.read import LeftOut
-from nclab.records.results import CLAIMS, NUMBERS, SKIPPED, digest, parse_json
+from nclab.records.results import (
+    CLAIMS,
+    NUMBERS,
+    SKIPPED,
+    UNREADABLE,
+    digest,
+    parse_json,
+    read_numbers,
+)
 from nclab.text import counted
 
 PICTURE = ".picture.json"
 IMAGES = (".svg", ".png", ".pdf")
-_ACTIVE_ELEMENTS = {"script", "foreignobject", "iframe", "embed", "object", "set", "animate"}
-"""Elements of SVG that can run or load something; figures of nclab contain none of them."""
 _CLAIM_TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict", "mark", "tone", "size")
 _HERE_TEXTS = ("verdict", "evidence", "size", "relation", "says")
-_OWN_PREFIX = "findings/"
+_ERRATUM_TEXTS = ("where", "printed", "correct", "why", "confidence")
+_OUR_PREFIX = "findings/"
 """Prefix of the ids of our findings, for files that do not say whose a claim is."""
+DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of drawing a picture whose file is valid JSON with wrong content."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +60,29 @@ class Figure:
         """Name that is safe in a path and unique among all figures."""
         return safe_name(f"{self.experiment}-{self.name}")
 
+    @cached_property
+    def data(self) -> dict[str, str]:
+        """Return the script that draws the figure, and its numbers as JSON and CSV, by suffix."""
+        if not self.picture.panels:
+            return {}
+        return {
+            ".js": script("addFigure", self.id, plotly_spec(self.picture)),
+            ".json": compact_json(to_json(self.picture)),
+            ".csv": picture_csv(self.picture),
+        }
+
 
 @dataclass(frozen=True)
 class ExperimentFolder:
     """Numbers and figures of one experiment."""
 
     name: str
-    numbers: Mapping[str, Any]
+    preset: str
+    """Preset of the numbers; empty if unknown."""
+    seeds: list[Any]
     figures: tuple[Figure, ...]
     file: Path | None
-    """File of the numbers."""
+    """File of the numbers; None if it is missing or damaged."""
     stale: bool = False
     """Whether the claims were judged from older numbers."""
     damage: str = ""
@@ -67,9 +91,9 @@ class ExperimentFolder:
     @property
     def size(self) -> str:
         """Preset and number of seeds, as far as they are known."""
-        preset, seeds = self.numbers.get("preset"), self.numbers.get("seeds") or []
-        parts = [f"preset {preset}"] if preset else []
-        return ", ".join([*parts, *([counted(len(seeds), "seed")] if seeds else [])])
+        parts = [f"preset {self.preset}"] if self.preset else []
+        parts += [counted(len(self.seeds), "seed")] if self.seeds else []
+        return ", ".join(parts)
 
     @property
     def wide(self) -> bool:
@@ -80,11 +104,10 @@ class ExperimentFolder:
     @property
     def command(self) -> str:
         """Command that repeats the experiment."""
-        preset, seeds = self.numbers.get("preset"), self.numbers.get("seeds") or []
         words = ["nclab reproduce", self.name]
-        words += [f"--preset {preset}"] if preset else []
-        words += [f"--seeds {len(seeds)}"] if seeds else []
-        words += [f"--seed {seeds[0]}"] if seeds and seeds[0] else []
+        words += [f"--preset {self.preset}"] if self.preset else []
+        words += [f"--seeds {len(self.seeds)}"] if self.seeds else []
+        words += [f"--seed {self.seeds[0]}"] if self.seeds and self.seeds[0] else []
         return " ".join(words)
 
 
@@ -93,16 +116,14 @@ class Content:
     """Content of a folder of runs at the moment of reading."""
 
     root: Path
-    experiments: tuple[ExperimentFolder, ...]
-    claims: tuple[Mapping[str, Any], ...]
-    skipped: tuple[tuple[str, str], ...]
-    """Names of skipped experiments with the reasons."""
-    papers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    experiments: tuple[ExperimentFolder, ...] = ()
+    claims: tuple[Mapping[str, Any], ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Reasons for skipped experiments, by name."""
+    papers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Title, authors and year of every paper that has claims or experiments here."""
-    problems: tuple[str, ...] = field(default=())
-    """Files that exist but cannot be read."""
-    figures: tuple[Figure, ...] = ()
-    """Figures of the runs themselves."""
+    problems: tuple[str, ...] = ()
+    """Files that exist but cannot be read, each in one line."""
     descriptions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Descriptions of experiments by name: title, what the paper says, and where."""
     errata: tuple[Mapping[str, Any], ...] = ()
@@ -116,21 +137,21 @@ class Content:
         key = experiment.split("_")[0]
         return key if key in self.papers else ""
 
-    def of_paper(self, key: str) -> tuple[ExperimentFolder, ...]:
+    def of_paper(self, key: str) -> list[ExperimentFolder]:
         """Return the experiments of a paper; for the empty key, those without a paper."""
-        return tuple(item for item in self.experiments if self.paper_of(item.name) == key)
+        return [entry for entry in self.experiments if self.paper_of(entry.name) == key]
 
     def claims_of(self, key: str) -> list[Mapping[str, Any]]:
         """Return the claims of a paper."""
-        return [claim for claim in self.claims if str(claim["id"]).startswith(f"{key}/")]
+        return [claim for claim in self.claims if claim["id"].startswith(f"{key}/")]
 
     def judging(self, key: str) -> list[ExperimentFolder]:
         """Return the experiments of other papers from which claims of this paper are judged."""
         needed = {claim["needs"] for claim in self.claims_of(key)}
         return [
-            experiment
-            for experiment in self.experiments
-            if experiment.name in needed - {""} and self.paper_of(experiment.name) != key
+            entry
+            for entry in self.experiments
+            if entry.name in needed and self.paper_of(entry.name) != key
         ]
 
     @property
@@ -146,150 +167,92 @@ def read_content(root: Path) -> Content:
     with translate_os_errors("read the folder", root, NclabError):
         modes = list_folder(root, root=root)
     folders = [root / name for name, mode in modes.items() if stat.S_ISDIR(mode)]
-    damage: dict[str, str] = {}
-    entries = [_read_experiment(folder, root, problems, damage) for folder in folders]
+    entries = [_read_experiment(folder, root, problems) for folder in folders]
     experiments = [entry for entry in entries if entry is not None]
-    content = _read_json(root / CLAIMS, problems, root)
-    ledger = content if isinstance(content, dict) else {"claims": content}
+    ledger = _read_json(root / CLAIMS, problems, root)
+    ledger = {"claims": ledger} if isinstance(ledger, list) else ledger  # of older versions
     claims = read_claims(ledger.get("claims"), problems)
-    needed = {claim["needs"] for claim in claims} - {""}
-    for entry in experiments:
-        name, recorded_name = entry.name, entry.numbers.get("experiment", entry.name)
-        if name in needed and recorded_name != name:
-            damage[name] = f"it holds the numbers of {recorded_name!r}"
-            problems.append(f"{name}/{NUMBERS} cannot be used: {damage[name]}")
-    stale = _stale(root, ledger.get("judged_from"), needed) - damage.keys()
-    keys = {experiment.name.split("_")[0] for experiment in experiments}
+    # Files of older versions do not record from which numbers the claims were judged.
+    if isinstance(judged_from := ledger.get("judged_from"), dict):
+        needed = {claim["needs"] for claim in claims}
+        for index, entry in enumerate(experiments):
+            if entry.file is not None and entry.name in needed:
+                stale = digest(root, entry.name) != judged_from.get(entry.name)
+                experiments[index] = replace(entry, stale=stale)
+    by_name = {entry.name: entry for entry in experiments}
+    for claim in claims:
+        source = by_name.get(claim["needs"])
+        claim["stale"] = source is not None and source.stale
+        claim["damage"] = "" if source is None else source.damage
+    keys = {name.split("_")[0] for name in by_name}
     keys |= {claim["id"].split("/")[0] for claim in claims}
-    skipped = _read_skipped(_read_json(root / SKIPPED, problems, root), problems)
-    papers = {
-        key: _texts(paper, ("title", "authors", "year"))
-        for key, paper in _items(ledger, "papers", problems)
-        if key in keys
-    }
-    descriptions = {
-        name: _texts(entry, ("title", "says", "source", "about"))
-        for name, entry in _items(ledger, "stories", problems)
-    }
+    papers = _texts_by_key(ledger.get("papers"), ("title", "authors", "year"))
+    skipped = _read_json(root / SKIPPED, problems, root)
+    if isinstance(skipped, list):  # of older versions
+        skipped = {row["what"]: row["why"] for row in _rows(skipped, ("what", "why"))}
     return Content(
         root,
-        experiments=tuple(
-            replace(entry, stale=entry.name in stale, damage=damage.get(entry.name, ""))
-            for entry in experiments
-        ),
-        claims=tuple(
-            {**claim, "stale": claim["needs"] in stale, "damage": damage.get(claim["needs"], "")}
-            for claim in claims
-        ),
-        skipped=tuple(skipped),
-        papers=papers,
-        problems=tuple(problems),
-        descriptions=descriptions,
-        errata=tuple(_read_errata(ledger.get("errata"))),
+        tuple(experiments),
+        tuple(claims),
+        {str(name): str(reason) for name, reason in skipped.items()},
+        {key: paper for key, paper in papers.items() if key in keys},
+        tuple(problems),
+        _texts_by_key(ledger.get("stories"), ("title", "says", "source", "about")),
+        tuple(_read_errata(ledger.get("errata"))),
     )
 
 
 def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
-    """Return the claims that pages can show; name the others in `problems`.
+    """Return the claims with all entries that pages use; name rows without an id in `problems`.
 
     >>> problems = []
-    >>> rows = [{"id": "a"}, {"id": "b", "links": "x"}]
-    >>> [claim["id"] for claim in read_claims(rows, problems)]
-    ['a']
+    >>> [row["verdict"] for row in read_claims([{"id": "a"}, {"verdict": "holds"}], problems)]
+    ['open']
     >>> problems
-    ["claims.json: claim 2 is skipped: expected an object as links, got 'x'"]
+    ['claims.json: claim 2 is skipped: expected an object with an id']
     """
-    if content is not None and not isinstance(content, list):
-        problems.append(f"{CLAIMS}: expected a list of claims")
-        return []
     claims = []
-    for number, claim in enumerate(content or [], start=1):
-        try:
-            claims.append(_read_claim(claim))
-        except ValueError as error:
-            problems.append(f"{CLAIMS}: claim {number} is skipped: {error}")
+    for number, row in enumerate(content if isinstance(content, list) else [], start=1):
+        if not isinstance(row, dict) or not isinstance(row.get("id"), str):
+            problems.append(f"{CLAIMS}: claim {number} is skipped: expected an object with an id")
+            continue
+        claim = {**_texts(row, _CLAIM_TEXTS), "id": row["id"], "numbers": row.get("numbers") or {}}
+        claim["verdict"], claim["tone"] = claim["verdict"] or "open", claim["tone"] or "open"
+        links = row.get("links")
+        claim["links"] = _texts(links, tuple(links)) if isinstance(links, dict) else {}
+        claim["ours"] = row.get("ours", row["id"].startswith(_OUR_PREFIX)) is True
+        claim["here"] = None
+        if isinstance(row.get("here"), dict):
+            here = _texts(row["here"], _HERE_TEXTS)
+            here["says"] = here["says"] or f"{here['relation']} ({here['verdict']})"  # older files
+            claim["here"] = here
+        claims.append(claim)
     return claims
 
 
-def _read_claim(claim: Any) -> dict[str, Any]:
-    """Return a claim with all entries that pages use; raise `ValueError` if a type is wrong."""
-    if not isinstance(claim, dict) or not isinstance(claim.get("id"), str):
-        raise ValueError("expected an object with an id")
-    defaults = {**dict.fromkeys(_CLAIM_TEXTS, ""), "verdict": "open", "tone": "open"}
-    known = {name: value for name, value in claim.items() if value is not None}
-    _require(known, _CLAIM_TEXTS, str, "a text")
-    _require(known, ("links", "here"), dict, "an object")
-    links = known.get("links", {})
-    _require(links, tuple(name for name in links if links[name] is not None), str, "a text")
-    here = known.get("here")
-    if here is not None:
-        _require(here, tuple(n for n in _HERE_TEXTS if here.get(n) is not None), str, "a text")
-        here = {**here, **{name: here.get(name) or "" for name in _HERE_TEXTS}}
-        older = f"{here['relation']} ({here['verdict']})"  # claims of older versions
-        here["says"] = here["says"] or older
-    ours = known.get("ours", claim["id"].startswith(_OWN_PREFIX)) is True
-    return {"numbers": {}, **defaults, **known, "links": links, "ours": ours, "here": here}
+def _texts(value: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
+    """Return some entries of an object as texts; missing ones are empty."""
+    return {str(name): str(value.get(name) or "") for name in names}
 
 
-def _require(value: Mapping[str, Any], names: tuple[str, ...], kind: type, noun: str) -> None:
-    for name in names:
-        if name in value and not isinstance(value[name], kind):
-            raise ValueError(f"expected {noun} as {name}, got {value[name]!r}")
+def _texts_by_key(content: Any, names: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return the objects in an object with some of their entries as texts."""
+    items = content.items() if isinstance(content, dict) else ()
+    return {str(key): _texts(value, names) for key, value in items if isinstance(value, dict)}
 
 
-def _items(
-    ledger: Mapping[str, Any], name: str, problems: list[str]
-) -> list[tuple[str, dict[str, Any]]]:
-    """Return the objects in an object of the ledger, by key."""
-    content = ledger.get(name) or {}
-    if not isinstance(content, dict):
-        problems.append(f"{CLAIMS}: expected an object as {name}")
-        return []
-    return [(str(key), value) for key, value in content.items() if isinstance(value, dict)]
+def _rows(content: Any, names: Collection[str]) -> list[dict[str, str]]:
+    """Return the objects in a list with some of their entries as texts."""
+    rows = content if isinstance(content, list) else []
+    return [_texts(row, names) for row in rows if isinstance(row, dict)]
 
 
-def _texts(value: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
-    return {name: str(value.get(name) or "") for name in names}
-
-
-def _read_errata(content: Any) -> list[dict[str, Any]]:
-    """Return the errata with the ids of their claims."""
-    names = ("where", "printed", "correct", "why", "confidence")
-    return [
-        {**_texts(erratum, names), "claims": [str(id_) for id_ in erratum.get("claims") or []]}
-        for erratum in (content if isinstance(content, list) else [])
-        if isinstance(erratum, dict) and isinstance(erratum.get("claims"), list | None)
-    ]
-
-
-def _read_skipped(content: Any, problems: list[str]) -> list[tuple[str, str]]:
-    """Return what was skipped with the reasons; older folders hold a list of objects.
-
-    >>> _read_skipped({"tour": "no data"}, []), _read_skipped([{"what": "tour"}], [])
-    ([('tour', 'no data')], [('tour', '')])
-    """
-    if isinstance(content, dict):
-        return [(str(name), str(reason)) for name, reason in content.items()]
-    if not isinstance(content, list | None):
-        problems.append(f"{SKIPPED}: expected a list or an object")
-        return []
-    rows = []
-    for entry in content or []:
-        entry = entry if isinstance(entry, dict) else {"what": entry}
-        name = entry.get("what") or entry.get("name") or entry.get("experiment") or ""
-        rows.append((str(name), str(entry.get("why") or entry.get("reason") or "")))
-    return rows
-
-
-def _stale(root: Path, judged_from: Any, needed: set[str]) -> set[str]:
-    """Return the experiments whose numbers changed after their claims were judged.
-
-    Ledgers of older versions do not record from which numbers they were judged.
-    """
-    if not isinstance(judged_from, dict):
-        return set()
-    digests = {name: digest(root, name) for name in needed}
-    return {name for name, now in digests.items() if now and now != judged_from.get(name)}
+def _read_errata(content: Any) -> Iterator[dict[str, Any]]:
+    """Yield the errata with the ids of their claims."""
+    for erratum in content if isinstance(content, list) else []:
+        if isinstance(erratum, dict) and isinstance(erratum.get("claims"), list | None):
+            claims = [str(id_) for id_ in erratum.get("claims") or []]
+            yield {**_texts(erratum, _ERRATUM_TEXTS), "claims": claims}
 
 
 def stamp(root: Path) -> list[tuple[str, int, int]]:
@@ -303,14 +266,6 @@ def stamp(root: Path) -> list[tuple[str, int, int]]:
             status = file.lstat()
             stamps.append((str(file), status.st_mtime_ns, status.st_size))
     return sorted(stamps)
-
-
-def runs_below(root: Path, problems: list[str]) -> list[Path]:
-    """Return the folders of the runs; name what is skipped in `problems`."""
-    left_out: list[LeftOut] = []
-    folders = find_runs(root, left_out=left_out)
-    problems += [entry.why.replace(f"{root}/", "") for entry in left_out]
-    return folders
 
 
 def safe_name(text: str) -> str:
@@ -333,110 +288,138 @@ def check_folder(root: Path) -> Path:
     return root
 
 
-def _read_experiment(
-    folder: Path, root: Path, problems: list[str], damage: dict[str, str]
-) -> ExperimentFolder | None:
-    """Return the experiment in a folder, or None; add damaged numbers to `damage`."""
+def _read_experiment(folder: Path, root: Path, problems: list[str]) -> ExperimentFolder | None:
+    """Return the experiment in a folder, or None if the folder has neither numbers nor figures."""
     try:
         names = list(list_folder(folder, root=root))
     except OSError:  # the search for runs reports this folder
         return None
-    file, before = folder / NUMBERS, len(problems)
-    numbers = _read_json(file, problems, root)
-    if len(problems) > before:
-        damage[folder.name] = problems[-1].partition("cannot be read: ")[2]
-    elif numbers is not None and not isinstance(numbers, dict):
-        damage[folder.name] = f"a JSON {type(numbers).__name__}, not an object"
-        problems.append(f"{folder.name}/{NUMBERS}: expected an object")
-    pictures: dict[str, Picture] = {}
-    for path in (folder / name for name in names if name.endswith(PICTURE)):
-        content = _read_json(path, problems, root)
-        try:
-            if isinstance(content, dict):
-                pictures[path.name.removesuffix(PICTURE)] = from_json(content)
-        except NclabError as error:
-            problems.append(f"{path.relative_to(root)}: {error}")
-    if numbers is not None:  # show images even if their numbers are missing
-        for name in names:
-            if name.endswith(".png"):
-                stem = name.removesuffix(".png")
-                pictures.setdefault(stem, Picture(stem, stem, ()))
-    figures = tuple(
-        Figure(folder.name, stem, picture, _read_images(folder, stem, names, root, problems))
-        for stem, picture in pictures.items()
-    )
-    if numbers is None and not figures:
+    numbers = read_numbers(root, [folder.name]).get(folder.name, {})
+    damage = str(numbers.get(UNREADABLE, ""))
+    if damage:
+        problems.append(f"{folder.name}/{NUMBERS} cannot be read: {damage}")
+    figures = _read_figures(folder, names, root, problems) if NUMBERS in names else ()
+    if not numbers and not figures:
         return None
-    is_object = isinstance(numbers, dict)
-    kept = _check_numbers(numbers, f"{folder.name}/{NUMBERS}", problems) if is_object else {}
-    return ExperimentFolder(folder.name, kept, figures, file if is_object else None)
+    seeds = numbers.get("seeds")
+    return ExperimentFolder(
+        folder.name,
+        str(numbers.get("preset") or ""),
+        seeds if isinstance(seeds, list) else [],
+        figures,
+        None if damage else folder / NUMBERS,
+        damage=damage,
+    )
 
 
-def _check_numbers(numbers: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
-    """Return the numbers without a preset or seeds that pages could not show."""
-    kept = dict(numbers)
-    seeds = kept.get("seeds") or []
-    if not (isinstance(seeds, list) and all(type(seed) is int for seed in seeds)):
-        problems.append(f"{where}: expected a list of whole numbers as seeds")
-        del kept["seeds"]
-    if not isinstance(kept.get("preset"), str | None):
-        problems.append(f"{where}: expected a text as preset")
-        del kept["preset"]
-    return kept
+def _read_figures(
+    folder: Path, names: Collection[str], root: Path, problems: list[str]
+) -> tuple[Figure, ...]:
+    """Return the figures of an experiment; of some only the images may be known."""
+    figures = {}
+    stems = [name.removesuffix(PICTURE) for name in names if name.endswith(PICTURE)]
+    stems += [name.removesuffix(".png") for name in names if name.endswith(".png")]
+    for stem in dict.fromkeys(stems):
+        images = _read_images(folder, stem, names, root, problems)
+        figure = Figure(folder.name, stem, Picture(stem, stem, ()), images)
+        if f"{stem}{PICTURE}" in names:
+            path = folder / f"{stem}{PICTURE}"
+            try:
+                drawn = replace(figure, picture=from_json(parse_json(path, root=root)))
+                figure = drawn if drawn.data else figure  # raises if it cannot be drawn
+            except (RecordError, *DAMAGE) as error:
+                reason = error if isinstance(error, RecordError) else repr(error)
+                problems.append(f"{path.relative_to(root)} cannot be drawn: {reason}")
+        if figure.images or figure.picture.panels:
+            figures[stem] = figure
+    return tuple(figures.values())
 
 
 def _read_images(
     folder: Path, stem: str, names: Collection[str], root: Path, problems: list[str]
 ) -> dict[str, Path]:
-    """Return the image files of a figure that can be shown, by suffix."""
+    """Return the image files of a figure that can be read, by suffix; SVG replaces PNG."""
     images = {}
     for suffix in IMAGES:
-        name = f"{stem}{suffix}"
-        if name not in names:
+        path = folder / f"{stem}{suffix}"
+        if path.name not in names or (suffix == ".png" and ".svg" in images):
             continue
         try:
-            content = read_regular(folder / name, root=root)
+            read_regular(path, root=root)
+            images[suffix] = path
         except OSError as error:
-            problems.append(f"{folder.name}/{name} cannot be read: {error.strerror}")
-            continue
-        if suffix == ".svg" and not is_static_svg(content):
-            problems.append(f"{folder.name}/{name} is skipped: it is not an SVG without scripts")
-        else:
-            images[suffix] = folder / name
+            problems.append(f"{folder.name}/{path.name} cannot be read: {error.strerror}")
     return images
 
 
-def is_static_svg(content: bytes) -> bool:
-    """Whether a file is an SVG image without scripts, event handlers and outside content.
-
-    >>> is_static_svg(b'<svg xmlns="http://www.w3.org/2000/svg"><path d="M0 0"/></svg>')
-    True
-    >>> is_static_svg(b'<svg xmlns="http://www.w3.org/2000/svg"><g onclick="alert(1)"/></svg>')
-    False
-    """
-    if b"<!ENTITY" in content or b"<?xml-stylesheet" in content:
-        return False
-    try:
-        root = ElementTree.fromstring(content)
-    except ElementTree.ParseError:
-        return False
-    for element in root.iter():
-        if str(element.tag).rpartition("}")[2].lower() in _ACTIVE_ELEMENTS:
-            return False
-        for name, value in element.attrib.items():
-            attribute = name.rpartition("}")[2].lower()
-            is_link = attribute == "href" and not value.startswith(("#", "data:image/"))
-            if attribute.startswith("on") or is_link:
-                return False
-    return True
-
-
 def _read_json(path: Path, problems: list[str], root: Path) -> Any:
-    """Return the value of a JSON file, or None if it is missing or damaged."""
+    """Return the object or list in a JSON file; an empty object if it is missing or damaged."""
     if not os.path.lexists(path):
-        return None
+        return {}
     try:
-        return parse_json(path, root=root)
-    except RecordError as error:
-        problems.append(f"{path.relative_to(root)} cannot be read: {error}")
-        return None
+        content = parse_json(path, root=root)
+        if isinstance(content, dict | list):
+            return content
+        error = RecordError("expected an object")
+    except RecordError as reason:
+        error = reason
+    problems.append(f"{path.relative_to(root)} cannot be read: {error}")
+    return {}
+
+
+def script(function: str, *values: Any) -> str:
+    """Return a script that passes values to a page, which may not read files from disk.
+
+    >>> script("gotRun", {"loss": 0.5})
+    'nclab.gotRun({"loss":0.5});\\n'
+    """
+    return f"nclab.{function}({', '.join(map(compact_json, values))});\n"
+
+
+def compact_json(value: Any) -> str:
+    """Return JSON without spaces, in ASCII; numbers must be finite."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def picture_csv(picture: Picture) -> str:
+    """Return the numbers of a figure as CSV.
+
+    A row is a point of a series, a cell of a heat map (its value as y), or an effect of a forest
+    plot (its estimate as x).
+
+    >>> from nclab.figures.picture import Panel, Series
+    >>> panel = Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0, None]),))
+    >>> print(picture_csv(Picture("p", "", (panel,))).replace("\\r", ""), end="")
+    panel,series,x,y,low,high
+    loss,run,0,2.0,,
+    loss,run,1,,,
+    """
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(("panel", "series", "x", "y", "low", "high"))
+    for panel in picture.panels:
+        writer.writerows(_panel_rows(panel))
+    return text.getvalue()
+
+
+def _panel_rows(panel: AnyPanel) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a panel: title, name of the series, x, y, low and high."""
+    if isinstance(panel, HeatMap):
+        for row, values in enumerate(panel.values):
+            name = panel.y_names[row] if panel.y_names else panel.y[row] if panel.y else row
+            for column, value in enumerate(values):
+                label = panel.x_names[column] if panel.x_names else column
+                x = panel.x[column] if len(panel.x) else label
+                yield panel.title, str(name), x, value, None, None
+    elif isinstance(panel, Forest):
+        for group in panel.groups:
+            for effect in group.rows:
+                yield group.title, effect.name, effect.estimate, None, effect.low, effect.high
+    else:
+        for series in panel.series:
+            empty = [None] * len(series.x)
+            bounds = series.low or empty, series.high or empty
+            for point in zip(series.x, series.y, *bounds, strict=True):
+                yield (panel.title, series.label, *point)
+        for reference in panel.references:
+            yield panel.title, reference.label, reference.x, reference.y, None, None

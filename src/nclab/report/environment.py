@@ -9,7 +9,7 @@ import html
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from nclab.errors import NclabError
 from nclab.report.content import safe_name
@@ -19,25 +19,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 TEMPLATES = Path(__file__).with_name("templates")
-FORMULAS = Path(__file__).with_name("formulas.json")
-"""Typeset formulas of the docstrings; docs/build_formulas.py writes this file."""
-
-
-class FormulaRow(TypedDict):
-    """A function whose docstring names a source."""
-
-    anchor: str
-    """Anchor in docs/formulas.md, to which claims link."""
-    key: str
-    """Key of the paper."""
-    place: str
-    name: str
-    summary: str
-    """First sentence of the docstring, as HTML."""
-    mathml: str
-    """Typeset formula; empty if the docstring has none."""
-    range: str
-    """Range of the values, as HTML."""
 
 
 @functools.cache
@@ -139,21 +120,17 @@ def as_mathml(formula: str, *, block: bool) -> str:
 
 
 @functools.cache
-def formulas() -> tuple[FormulaRow, ...]:
-    """Return every formula, in the order of docs/formulas.md."""
-    rows: list[FormulaRow] = json.loads(FORMULAS.read_text(encoding="utf-8"))
-    return tuple(rows)
-
-
-@functools.cache
 def formulas_of_metrics() -> dict[str, str]:
-    """Return the formula of every metric that has one, by the name of the metric.
+    """Return the typeset formula of every metric whose docstring has one, by the metric's name.
 
     >>> formulas_of_metrics()["cdnv"].startswith("<math")
     True
     """
     from nclab.metrics.catalogue import BY_NAME
 
-    known = {row["name"]: row["mathml"] for row in formulas() if row["mathml"]}
-    names = {name: metric.function.__name__ for name, metric in BY_NAME.items()}
-    return {name: known[function] for name, function in names.items() if function in known}
+    formulas = {}
+    for name, metric in BY_NAME.items():
+        formula = re.search(r"\$\$(.+?)\$\$", metric.function.__doc__ or "", re.DOTALL)
+        if formula:
+            formulas[name] = as_mathml(" ".join(formula[1].split()), block=True)
+    return formulas

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import nclab
 from nclab.records.manifest import versions
 from nclab.records.schema import last_layer
 from nclab.report.columns import AXES
-from nclab.report.compare import table
+from nclab.report.compare import SEED
 from nclab.report.content import Content, ExperimentFolder, Figure, safe_name
-from nclab.report.environment import command_line, environment, formulas, pretty
+from nclab.report.environment import command_line, environment, pretty
 from nclab.report.run_data import MAX_ALARMS, summary
 from nclab.report.run_follower import RunFollower
 from nclab.text import counted
@@ -38,13 +38,11 @@ class Pages:
     content: Content
     runs: Mapping[str, RunFollower]
     """Runs by slug."""
+    table: Mapping[str, Any]
+    """Table by which runs are compared."""
     plotly: bool
+    """Whether plotly draws the figures; otherwise pages show their images."""
     live: bool = False
-
-    @cached_property
-    def table(self) -> dict[str, Any]:
-        """Table by which runs are compared."""
-        return table(self.runs)
 
     def names(self) -> list[str]:
         """Return the paths of all pages."""
@@ -60,8 +58,7 @@ class Pages:
         papers = {f"papers/{key}.html": partial(self._paper, key) for key in keys}
         runs = {f"runs/{slug}.html": partial(self._run, slug) for slug in self.runs}
         fixed = {"claims.html": self._claims, "runs.html": self._runs, "index.html": self._index}
-        cited = {"formulas.html": self._formulas} if self._cited() else {}
-        return {**papers, **runs, **cited, **fixed}
+        return {**papers, **runs, **fixed}
 
     def _index(self) -> str:
         content = self.content
@@ -91,8 +88,7 @@ class Pages:
             **self._hero(),
             others=content.of_paper(""),
             titles={name: content.title_of(name) for name in experiment_names},
-            figures=content.figures,
-            figure_count=len(content.figures) + len(self._figures()),
+            figure_count=len(self._figures()),
             ill=sum(bool(row["health"]) for row in self.table["runs"]),
             claims=content.claims,
             theirs=len(theirs),
@@ -108,6 +104,7 @@ class Pages:
             relations=_relations(content.claims),
             ledger_problem=content.ledger_problem,
             skipped=content.skipped,
+            settings=[name for name in self.table["axes"] if name != SEED],
             problems=content.problems,
             runs=[
                 {**row, "last": [row["epoch"], *(row["values"].get(name) for name in LAST)]}
@@ -158,23 +155,10 @@ class Pages:
             ledger_problem=self.content.ledger_problem,
         )
 
-    def _formulas(self) -> str:
-        cited = self._cited()
-        return self._fill(
-            "formulas.html",
-            "formulas.html",
-            title="Formulas",
-            formulas=[formula for formula in formulas() if formula["anchor"] in cited],
-        )
-
-    def _cited(self) -> set[str]:
-        """Return the anchors of the formulas to which claims of this folder link."""
-        known = {formula["anchor"] for formula in formulas()}
-        links = (str(claim["links"].get("formula") or "") for claim in self.content.claims)
-        return known & {link.rpartition("#")[2] for link in links}
-
     def _runs(self) -> str:
-        return self._fill("runs.html", "runs.html", title="Runs", runs=len(self.runs), wide=True)
+        """Return the page on which runs are compared; on the live page their numbers grow."""
+        title = "Live" if self.live else "Runs"
+        return self._fill("runs.html", "runs.html", title=title, runs=len(self.runs), wide=True)
 
     def _run(self, slug: str) -> str:
         run = self.runs[slug]
@@ -201,18 +185,13 @@ class Pages:
             axes=[AXES[name] for name in run.axes()],
         )
 
-    def live_page(self) -> str:
-        """Return the page on which runs are compared while they grow."""
-        return self._fill("runs.html", "live.html", title="Live", runs=len(self.runs), wide=True)
-
     def _fill(self, template: str, here: str, **values: Any) -> str:
         root = "../" * here.count("/")
         nav = [("index.html", "Overview")]
-        nav += [("live.html", "Live")] if self.live else []
+        nav += [("runs.html", "Live")] if self.live else []
         nav += [(f"papers/{key}.html", key) for key in self.content.papers]
         nav += [("papers/other.html", "Other")] if self.content.of_paper("") else []
         nav += [("claims.html", "Claims")] if self.content.claims else []
-        nav += [("formulas.html", "Formulas")] if self._cited() else []
         nav += [] if self.live else [("runs.html", "Runs")]
         page = environment().get_template(template)
         return page.render(
@@ -272,9 +251,6 @@ class Pages:
             href = ""
             if name == "figure" and figure is not None:
                 href = f"{self._page_of(figure)}#{figure.id}"
-            anchor = str(text or "").rpartition("#")[2]
-            if name == "formula" and anchor in self._cited():
-                href = f"formulas.html#{anchor}"
             if name == "erratum" and (erratum := self._corrections().get(claim["id"])):
                 key = erratum["where"].split(",")[0]
                 if key in self.content.papers:

@@ -1,14 +1,13 @@
-"""Data for the page of one run: curves, cosines between classes and the 3-D picture."""
+"""Data for the page of one run: curves, cosines between classes, 3-D picture and guarantees."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nclab.metrics.target_distance import MEANINGS, progress
 from nclab.records.schema import SAMPLE, last_layer
 from nclab.records.state import health_of
 from nclab.report.columns import AXES, evenly
-from nclab.report.guarantees import class_names, guarantees
 from nclab.report.run_follower import NOT_CURVES, RunFollower, without_huge_numbers
 from nclab.text import is_number
 
@@ -45,6 +44,14 @@ FINE = 1000
 """Coordinates and cosines are stored as whole multiples of 1 / FINE."""
 MAX_CLASSES = 40
 MAX_ALARMS = 50
+NO_GUARANTEE = "This loss guarantees nothing for a single class: all its samples could be wrong."
+NO_CERTIFICATE = "No certificate: this run was recorded by a version without certificates."
+BOUNDS = (
+    ("cos(classifier, mean) ≥", "alignment_lower", "nc3_alignment_min"),
+    ("intra ≥", "intra_lower", "min_intra"),
+    ("inter ≤", "inter_upper", "max_inter"),
+)
+"""Name on the page, bound of the certificate, and metric that is bounded."""
 
 
 class PageLimits(NamedTuple):
@@ -234,3 +241,91 @@ def round_values(values: Sequence[float | None], digits: int = 6) -> list[float 
         short = float(f"{value:.{digits}g}")
         rounded.append(int(short) if short.is_integer() and abs(short) < 1e15 else short)
     return rounded
+
+
+def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the certificate of the last layer as rows for a page, next to the measured values.
+
+    >>> certificate = {"excess_loss": 0.01, "alignment_lower": 0.9, "intra_lower": 0.8}
+    >>> layer = {"num_classes": 4, "balanced_loss": 0.05, "min_intra": 0.9}
+    >>> card = guarantees({"layers": [{**layer, "certificate": certificate}]})
+    >>> card["rows"][1]["guaranteed"], card["rows"][1]["measured"]
+    (0.8, 0.9)
+    >>> guarantees({"layers": [layer]})["words"]
+    'No certificate: this run was recorded by a version without certificates.'
+    """
+    layer = last_layer(measurement)
+    if _number(layer.get("balanced_loss")) is None:
+        return None
+    certificate, classes = layer.get("certificate"), _number(layer.get("num_classes"))
+    if not isinstance(certificate, dict) or classes is None or classes < 2:
+        notes = layer.get("notes")
+        reason = notes.get("certificate") if isinstance(notes, dict) else None
+        return {"rows": [], "words": str(reason or NO_CERTIFICATE), "classes": None}
+    reasons = certificate.get("reasons")
+    searched = not isinstance(reasons, dict) or reasons.get("inter_upper") != "not searched"
+    rows = [
+        {
+            "quantity": name,
+            "guaranteed": _number(certificate.get(bound)),
+            "otherwise": "nothing" if searched or bound != "inter_upper" else "not searched",
+            "measured": _number(layer.get(metric)),
+            "thesis": _number(certificate.get(f"thesis_{bound}")),
+            "collapse": -1 / (classes - 1) if bound == "inter_upper" else 1.0,
+        }
+        for name, bound, metric in BOUNDS
+    ]
+    if (within := _number(certificate.get("within_upper"))) is not None:
+        rows.append(
+            {
+                "quantity": "within-class share of the variance ≤",
+                "guaranteed": within,
+                "otherwise": "nothing",
+                "measured": _number(certificate.get("within_share")),
+                "thesis": None,
+                "collapse": 0.0,
+            }
+        )
+    bounds, measured = certificate.get("class_intra_lower"), layer.get("intra_cosine")
+    numbers = map(_number, bounds if isinstance(bounds, list) else [])
+    guaranteed = [value for value in numbers if value is not None]
+    by_class: dict[str, Any] | None = None
+    if guaranteed and measured:
+        by_class = {"guaranteed": guaranteed, "measured": measured}
+        names = list(class_names(layer).values())
+        by_class |= {"names": names} if len(names) == len(guaranteed) else {}
+    return {"rows": rows, "words": _explain(certificate, guaranteed), "classes": by_class}
+
+
+def class_names(layer: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the measured classes by number; empty if the record has no names.
+
+    >>> class_names({"classes": [0, 2], "class_names": ["cat", "fox"]})
+    {'0': 'cat', '2': 'fox'}
+    """
+    numbers, names = layer.get("classes"), layer.get("class_names")
+    if not (isinstance(numbers, list) and isinstance(names, list) and len(numbers) == len(names)):
+        return {}
+    return {str(number): str(name) for number, name in zip(numbers, names, strict=True)}
+
+
+def _explain(certificate: Mapping[str, Any], class_bounds: list[float]) -> str:
+    """Return the certificate in sentences; `class_bounds` are the bounds within each class."""
+    excess = _number(certificate.get("excess_loss")) or 0.0
+    loss = f"The loss is {excess:.3g} above the lowest loss that these norms allow"
+    if (by_samples := _number(certificate.get("samples_excess_loss"))) is not None:
+        loss += " if every class has equal weight, "
+        loss += f"and at most {by_samples:.3g} above it if every sample has"
+    rho, alignment = _number(certificate.get("alignment_lower")), NO_GUARANTEE
+    if rho is not None:
+        alignment = f"Every class mean has a cosine of at least {rho:.4f} with its classifier row."
+    text = f"{loss}. {alignment}"
+    mean = sum(class_bounds) / max(len(class_bounds), 1)
+    if mean > 0:
+        text += " From the loss of each class follows a cosine within the class of at least "
+        text += f"{mean:.4f} on average over classes."
+    return text
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) else None

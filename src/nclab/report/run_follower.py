@@ -15,11 +15,9 @@ from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.read import lost_lines
 from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, TRAIN, State, split_of
 from nclab.records.state import progress_of, read_state, state_of
-from nclab.report.columns import AXES, Columns, Key, curve_title, evenly
+from nclab.report.columns import AXES, Columns, Frames, Key, curve_title
 from nclab.text import is_number
 
-MAX_FRAMES = 60
-"""Frames of an animation that are kept; up to twice as many while a run grows."""
 NOT_CURVES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
 """Sizes of a layer, which are not drawn as curves."""
 _BATCH_BYTES = 1 << 22
@@ -143,7 +141,7 @@ class RunFollower:
         return max(candidates, key=len).newest(key) if candidates else None
 
     @property
-    def measurements(self) -> "Frames":
+    def measurements(self) -> Frames:
         """Measurements of the training data, or of the first split that was measured."""
         first = next(iter(self.splits.values()), None)
         return self.splits.get(TRAIN) or first or Frames()
@@ -220,38 +218,3 @@ def _by_split(lines: Iterable[bytes]) -> dict[str, list[bytes]]:
             split = split_of({"split": json.loads(match[1])} if match else decode(line))
         groups.setdefault(split, []).append(line)
     return groups
-
-
-class Frames:
-    """Lines for an animation: every stride-th one and the newest, decoded on request.
-
-    >>> frames = Frames(limit=2)
-    >>> frames.extend([b"%d" % n for n in range(10)])
-    >>> frames.lines()
-    [b'0', b'4', b'8', b'9']
-    """
-
-    def __init__(self, limit: int = MAX_FRAMES) -> None:
-        self.limit, self.stride, self.count = limit, 1, 0
-        self._kept: list[bytes] = []
-        self.newest = b""
-
-    def extend(self, lines: list[bytes]) -> None:
-        """Add new lines; if there are too many, double the stride."""
-        while (self.count + len(lines)) / self.stride > 2 * self.limit:
-            self.stride *= 2
-            self._kept = self._kept[::2]
-        self._kept += lines[-self.count % self.stride :: self.stride]
-        self.count += len(lines)
-        self.newest = lines[-1] if lines else self.newest
-
-    def lines(self, most: int | None = None) -> list[bytes]:
-        """Return at most so many lines, evenly chosen, always with the newest."""
-        kept = self._kept
-        if kept and (self.count - 1) % self.stride:
-            kept = [*kept, self.newest]
-        return [kept[index] for index in evenly(len(kept), len(kept) if most is None else most)]
-
-    def records(self, most: int | None = None) -> list[dict[str, Any]]:
-        """Return these lines as records."""
-        return [record for record in map(decode, self.lines(most)) if record]

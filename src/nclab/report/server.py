@@ -4,13 +4,10 @@ import contextlib
 import ipaddress
 import logging
 import re
-import resource
 import secrets
 import socket
-import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from nclab.errors import MissingExtra, NclabError
 from nclab.report.content import check_folder
@@ -19,7 +16,7 @@ MIN_TOKEN_LENGTH = 16
 BACKLOG = 1024
 """Connections that may wait to be accepted; the system may allow fewer."""
 MAX_CONNECTIONS = 512
-"""Largest number of open connections."""
+"""Largest number of open connections; further requests get the answer 503."""
 
 
 def serve(
@@ -41,7 +38,7 @@ def serve(
     try:
         import uvicorn
 
-        from nclab.report.application import Protocol, application
+        from nclab.report.application import application
     except ImportError as error:
         raise MissingExtra(
             "The live page", package="starlette and uvicorn", extra="serve"
@@ -58,9 +55,10 @@ def serve(
     app = application(root, host=host, token=token, stopping=lambda: server.should_exit)
     config = uvicorn.Config(
         app,
-        http=Protocol,
+        http="h11",
         log_level="error",
         backlog=BACKLOG,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=3,
         server_header=False,
         ws="none",
@@ -89,37 +87,14 @@ def _check_token(token: str) -> None:
         )
 
 
-class Listener(socket.socket):
-    """A listening socket that refuses connections beyond a limit.
-
-    Without a limit, clients that only connect could use up all file descriptors of the process.
-    """
-
-    def __init__(self, family: int) -> None:
-        super().__init__(family, socket.SOCK_STREAM)
-        self._accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self.limit = MAX_CONNECTIONS if files < 0 else max(8, min(MAX_CONNECTIONS, files // 2))
-        """Connections at a time: at most half of the files that the process may open."""
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection; close the connection if there are too many."""
-        connection, address = super().accept()
-        if sum(other.fileno() >= 0 for other in self._accepted) >= self.limit:
-            connection.close()
-            raise BlockingIOError
-        self._accepted.add(connection)
-        return connection, address
-
-
-def listen(host: str, port: int) -> Listener:
+def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens at an address."""
     if not 0 <= port <= 65535:
         raise NclabError(f"Expected a port from 0 to 65535, got {port}.")
     listener = None
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = Listener(family)
+        listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(BACKLOG)

@@ -1,4 +1,4 @@
-"""All runs of a folder, followed while they grow, for all pages of the live server."""
+"""All runs of a folder, followed while they grow, for the static report and the live server."""
 
 import threading
 import time
@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nclab.errors import RecordError
+from nclab.progress import track
+from nclab.records import find_runs
+from nclab.records.read import LeftOut
 from nclab.report.columns import Key
-from nclab.report.compare import describe_all, row_of, table, with_axes
-from nclab.report.content import Content, read_content, runs_below, stamp
-from nclab.report.pages import Pages
+from nclab.report.compare import describe_all, row_of, with_axes
+from nclab.report.content import Content, read_content, safe_name, stamp
 from nclab.report.run_data import round_values, run_data
 from nclab.report.run_follower import RunFollower
-from nclab.report.site import plotly_script, skipped_run, slug_of
-from nclab.report.sweep_figures import with_figures
 
 REFRESH_SECONDS = 0.4
 """Shortest time between two reads of the journals."""
@@ -39,16 +39,17 @@ class Watcher:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.runs: dict[str, RunFollower] = {}
+        """Runs by slug, the name of their page."""
         self.versions: dict[str, int] = {}
         """A number for every slug that increases whenever the run grows."""
-        self.content: Content = read_content(root)
-        self.plotly = plotly_script()
+        self.lock = threading.RLock()
+        """Held while runs are read; hold it so that no run grows meanwhile."""
+        self._content = read_content(root)
+        self._stamp = stamp(root)
         self._problems: list[str] = []
         self._unreadable: dict[Path, str] = {}
-        """Runs that could not be read, with the reasons."""
-        self._lock = threading.Lock()
+        """Runs whose journals could not be read, with the reasons."""
         self._last_refresh = self._last_search = 0.0
-        self._stamp = stamp(root)
         self._rows: dict[str, dict[str, Any]] = {}
         self._row_keys: dict[str, Any] = {}
         """Version, state and progress from which each row was made."""
@@ -56,19 +57,20 @@ class Watcher:
 
     def refresh(self, *, force: bool = False) -> None:
         """Read what is new, unless that was done a moment ago; with `force`, in any case."""
-        with self._lock:
+        with self.lock:
             now = time.monotonic()
             if self._last_refresh and now - self._last_refresh < REFRESH_SECONDS and not force:
                 return
             if not self._last_search or now - self._last_search >= SEARCH_SECONDS or force:
                 self._search()
                 self._last_search = time.monotonic()
-            for slug, run in list(self.runs.items()):
+            runs = list(self.runs.items())
+            for slug, run in runs if self._last_refresh else track(runs, "reading runs"):
                 try:
                     grown = run.refresh()
                 except RecordError as error:
                     del self.runs[slug]
-                    self._unreadable[run.folder] = skipped_run(run.folder, self.root, error)
+                    self._unreadable[run.folder] = self._skipped(run.folder, error)
                     continue
                 if grown:
                     self.versions[slug] = self.versions.get(slug, 0) + 1
@@ -76,51 +78,40 @@ class Watcher:
 
     def _search(self) -> None:
         """Find new runs, forget deleted ones, and read changed experiments."""
-        known = {run.folder for run in self.runs.values()}
-        self._problems = []
-        folders = runs_below(self.root, self._problems)
+        left_out: list[LeftOut] = []
+        folders = find_runs(self.root, left_out=left_out)
+        self._problems = [entry.why.replace(f"{self.root}/", "") for entry in left_out]
         self._unreadable = {path: why for path, why in self._unreadable.items() if path in folders}
+        known = {run.folder: run for run in self.runs.values()}
+        self.runs = {}
         for folder in folders:
-            if folder in known or folder in self._unreadable:
+            if folder in self._unreadable:
                 continue
             try:
-                run = RunFollower(folder, root=self.root)
+                run = known.get(folder) or RunFollower(folder, root=self.root)
             except RecordError as error:  # tried again at the next search
-                self._problems.append(skipped_run(folder, self.root, error))
+                self._problems.append(self._skipped(folder, error))
                 continue
-            self.runs[slug_of(run)] = run
-        deleted = [slug for slug, run in self.runs.items() if run.folder not in folders]
-        for slug in deleted:
-            del self.runs[slug]
-        self.runs = dict(sorted(self.runs.items(), key=lambda item: item[1].path))
+            self.runs[safe_name(run.name if run.path == "." else run.path)] = run
         now = stamp(self.root)
         if now != self._stamp:
             self._stamp = now
-            self.content = read_content(self.root)
+            self._content = read_content(self.root)
 
-    def render(self, name: str) -> str | None:
-        """Return a page, or None if there is no such page."""
-        with self._lock:  # no run may grow meanwhile
-            return self._pages().render(name)
+    def _skipped(self, folder: Path, error: RecordError) -> str:
+        return f"The run {folder.relative_to(self.root)} is skipped: {error}"
 
-    def live_page(self) -> str:
-        """Return the page on which runs are compared."""
-        with self._lock:
-            return self._pages().live_page()
-
-    def _pages(self) -> Pages:
-        damaged = (run.problem for run in self.runs.values() if run.problem)
-        problems = *self.content.problems, *self._problems, *self._unreadable.values(), *damaged
-        content = replace(self.content_with_figures(), problems=problems)
-        return Pages(content, self.runs, plotly=self.plotly is not None, live=True)
-
-    def content_with_figures(self) -> Content:
-        """Return the content of the folder with current figures of its runs."""
-        return with_figures(self.content, table(self.runs))
+    @property
+    def content(self) -> Content:
+        """Everything but the runs; names the runs that could not be read."""
+        with self.lock:
+            damaged = (run.problem for run in self.runs.values() if run.problem)
+            unread = *self._problems, *self._unreadable.values(), *damaged
+            return replace(self._content, problems=(*self._content.problems, *unread))
 
     def list_runs(self) -> list[dict[str, Any]]:
         """Return a summary of every run, with its layers and metrics."""
-        with self._lock:
+        with self.lock:
             return [
                 {
                     **row_of(slug, run),
@@ -132,16 +123,16 @@ class Watcher:
 
     def table(self) -> dict[str, Any]:
         """Return the table by which pages compare runs, and every layer that some run has."""
-        with self._lock:
+        with self.lock:
             keys = {
                 slug: (self.versions.get(slug, 0), run.state, run.progress)
                 for slug, run in self.runs.items()
             }
             if self._table is None or keys != self._row_keys:
-                before, self._row_keys = self._row_keys, keys
                 for slug, run in self.runs.items():
-                    if slug not in self._rows or before.get(slug) != keys[slug]:
+                    if self._row_keys.get(slug) != keys[slug]:
                         self._rows[slug] = row_of(slug, run)
+                self._row_keys = keys
                 layers = (layer for run in self.runs.values() for layer in run.layers())
                 rows = [self._rows[slug] for slug in self.runs]
                 comparison = with_axes(rows, describe_all(self.runs))
@@ -150,7 +141,7 @@ class Watcher:
 
     def curves(self, selection: Selection, since: dict[str, int]) -> dict[str, Any]:
         """Return the selected curves of the runs that grew, and update the versions in `since`."""
-        with self._lock:
+        with self.lock:
             grown = {}
             for slug, run in self.runs.items():
                 version = self.versions.get(slug, 0)
@@ -161,7 +152,7 @@ class Watcher:
 
     def run(self, slug: str) -> dict[str, Any] | None:
         """Return what the page of a run draws, or None if there is no such run."""
-        with self._lock:
+        with self.lock:
             run = self.runs.get(slug)
             return None if run is None else run_data(run, slug=slug)
 

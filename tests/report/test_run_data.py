@@ -5,7 +5,7 @@ import torch
 
 from nclab.measurement import measure_features
 from nclab.metrics import simplex_etf
-from nclab.report.guarantees import guarantees
+from nclab.report.run_data import guarantees
 
 
 @pytest.mark.parametrize("noise", [0.02, 1.0])
