@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from nclab.claims.attacks import Change, change_rows
 from nclab.claims.claim import Claim, Verdict
-from nclab_papers.pan2023.attacks import ATTACKS, FLAT, SPOILED
+from nclab_papers.pan2023.attacks import ATTACKS, SPOILED
 from tests.nclab_papers.pan2023.tiny import CLAIMS
 
 GOOD = (Verdict.REPRODUCED, Verdict.HOLDS)
@@ -13,6 +14,22 @@ BAD = (Verdict.CONTRADICTED, Verdict.REFUTED)
 EMPTY: dict[str, list[None]] = {
     key: [] for key in ("rows", "runs", "depths", "worst", "curve", "networks")
 }
+FLAT: dict[str, Change] = {
+    **dict.fromkeys(
+        (
+            "pan2023/sec-3.1-grows",
+            "pan2023/sec-3.1-falls-without-norm",
+            "pan2023/sec-3.1-norm-helps-decay",
+            "pan2023/sec-1.4-simpler-data",
+            "pan2023/sec-3.2-gap-rises",
+        ),
+        change_rows("rows", lambda row: {"min_intra": 0.5, "max_inter": 0.1}),
+    ),
+    "pan2023/sec-3.2-accuracy-rises": change_rows("rows", lambda row: {"ncc_accuracy": 0.9}),
+    "pan2023/sec-3.2-intra-rises": change_rows("rows", lambda row: {"min_intra": 0.5}),
+    "pan2023/sec-3.2-depth-falls": change_rows("depths", lambda row: {"depth": 3}),
+}
+"""Change after which the quantity of a claim about a rise or a fall is constant."""
 BY_NAME = {claim.id: claim for claim in CLAIMS}
 
 
