@@ -12,28 +12,24 @@ from typing import Any
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
-from nclab.claims.pictures import Line, line_panel
-from nclab.claims.tables import Column, Table, summarise
+from nclab.claims.tables import Column, Table, group, summarise
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Picture, Reference
-from nclab.figures.seeds import SEED_CAPTION, column, converged, failure_crosses
+from nclab.figures.picture import Picture
+from nclab.figures.seeds import SEED_CAPTION
 from nclab_papers.pan2023.networks import (
     ACCURACY_COLUMN,
     COSINE_COLUMNS,
-    COSINE_LINES,
     COSINE_MARGIN,
-    COSINE_RANGE,
     DECAY_COLUMN,
     PAPER,
     QUICK,
     Networks,
     by_seed,
+    cosine_panel,
     degree,
-    degree_or_none,
     describe_config,
     describe_failures,
     paired_differences,
-    simplex_line,
 )
 
 
@@ -83,46 +79,19 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return cosines against the depth of the teacher for each weight decay; their difference."""
+    """Return cosines against the depth of the teacher for each weight decay."""
     rows, classes = numbers["rows"], int(numbers["config"]["classes"])
-    decays = sorted({row["weight_decay"] for row in rows})
     depths = tuple(float(depth) for depth in sorted({row["teacher_depth"] for row in rows}))
-    axis: dict[str, Any] = {"x_label": "depth of the teacher", "x_ticks": depths}
-    panels = []
-    for decay in decays:
-        members = [row for row in rows if row["weight_decay"] == decay]
-        crosses = failure_crosses(
-            members, "teacher_depth", [column(str(line.value)) for line in COSINE_LINES]
-        )
-        panels.append(
-            line_panel(
-                f"weight decay {decay:g}",
-                converged(members),
-                "teacher_depth",
-                COSINE_LINES,
-                more=[simplex_line(classes, depths), *crosses],
-                y_label="cosine similarity",
-                y_range=COSINE_RANGE,
-                **axis,
-            )
-        )
-    simplex = 1 + 1 / (classes - 1)
-    differences = [
-        Line(f"difference, weight decay {decay:g}", degree_or_none, {"weight_decay": decay}, colour)
-        for colour, decay in enumerate(decays, start=1)
+    axis: dict[str, Any] = {
+        "x": "teacher_depth",
+        "x_label": "depth of the teacher",
+        "x_ticks": depths,
+        "y_label": "cosine similarity",
+    }
+    panels = [
+        cosine_panel(f"weight decay {decay:g}", members, classes, **axis)
+        for (decay,), members in group(rows, "weight_decay").items()
     ]
-    panels.append(
-        line_panel(
-            "min intra − max inter",
-            converged(rows),
-            "teacher_depth",
-            differences,
-            y_label="difference of cosines",
-            references=(Reference("simplex ETF", y=simplex),),
-            y_range=(0.0, 1.14 * simplex),
-            **axis,
-        )
-    )
     return [
         Picture(
             "pan2023_complexity",

@@ -7,9 +7,9 @@ The network has the architecture of the trained networks, and the points are dra
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,9 @@ def cones(angles: Sequence[float]) -> Cones:
     [[0.0, 1.0], [1.0, 0.0]]
     """
     radians = [math.radians(angle) for angle in angles]
-    boundaries = zip(radians, [*radians[1:], radians[0]], strict=True)
     return tuple(
         ((-math.sin(first), math.cos(first)), (math.sin(last), -math.cos(last)))
-        for first, last in boundaries
+        for first, last in pairwise([*radians, radians[0]])
     )
 
 
@@ -87,41 +86,47 @@ def run(
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Return the sizes of the drawn network and data."""
+    """Return the number of points in every cone."""
     labels = numbers["labels"]
-    counts = (str(labels.count(label)) for label in sorted(set(labels)))
-    rows = [
-        ("units of the layers", ", ".join(map(str, numbers["widths"]))),
-        ("points in the cones", ", ".join(counts)),
-        ("angles of the boundaries", ", ".join(f"{a:g}°" for a in numbers["config"]["angles"])),
-    ]
-    return [Table("Contents of Figures 1.1, 2.1 and 3.2", ("part", "numbers"), rows)]
+    rows = [(str(label + 1), str(labels.count(label))) for label in sorted(set(labels))]
+    return [Table("Points of Figure 3.2", ("class", "points"), rows)]
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     """Return the network, the layer-peeled model and the cones."""
-    widths = numbers["widths"]
-    size = (4.6, 2.7)
+    layers = [_layer(index, width) for index, width in enumerate(numbers["widths"])]
+    network = (
+        _box(layers[-2:-1], "features h"),
+        _edges(layers, "weights", PEELED),
+        _nodes(layers, "entries", KEPT),
+    )
+    peeled = (
+        _box(layers[:-2], "peeled off", up_to=layers[-2][0][0]),
+        _edges(layers[:-1], "", PEELED),
+        _nodes(layers[:-2], "", PEELED),
+        _edges(layers[-2:], "W", BLACK),
+        _nodes(layers[-2:], "h and logits", KEPT),
+    )
     return [
         Picture(
             "pan2023_fig11",
             "A vanilla neural network classifier",
-            (_network(widths),),
+            (_drawing(layers, network),),
             1,
             "Figure 1.1 of the thesis, redrawn. A node is an entry of the vector of a layer, and "
             "an edge is a weight of a linear map. The grey box marks the penultimate layer, whose "
             "features collapse.",
-            size,
+            (4.6, 2.7),
         ),
         Picture(
             "pan2023_fig21",
             "The layer-peeled model",
-            (_peeled(widths),),
+            (_drawing(layers, peeled),),
             1,
             "Figure 2.1 of the thesis, redrawn. The layers in the grey box are peeled off: the "
             "features h become free variables, and the model consists of h and the last linear "
             "map W.",
-            size,
+            (4.6, 2.7),
         ),
         Picture(
             "pan2023_fig32",
@@ -135,35 +140,10 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     ]
 
 
-def _network(widths: Sequence[int]) -> Panel:
-    """Return the drawing of the whole network."""
-    layers = [_layer(index, width) for index, width in enumerate(widths)]
-    series = (
-        _box(layers[-2:-1], "features h"),
-        _edges(layers, "weights", PEELED),
-        _nodes(layers, "entries", KEPT),
-    )
-    return _drawing(layers, series)
-
-
-def _peeled(widths: Sequence[int]) -> Panel:
-    """Return the drawing of the layer-peeled model."""
-    layers = [_layer(index, width) for index, width in enumerate(widths)]
-    series = (
-        _box(layers[:-2], "peeled off", up_to=layers[-2][0][0]),
-        _edges(layers[:-1], "", PEELED),
-        _nodes(layers[:-2], "", PEELED),
-        _edges(layers[-2:], "W", BLACK),
-        _nodes(layers[-2:], "h and logits", KEPT),
-    )
-    return _drawing(layers, series)
-
-
 def _drawing(layers: Sequence[Sequence[Point]], series: tuple[Series, ...]) -> Panel:
     """Return a panel with the names of the layers on its horizontal axis."""
-    hidden = [f"hidden\n{index}" for index in range(1, len(layers) - 1)]
-    last = f"hidden {len(hidden)}\nfeatures h"
-    names = ("input", *hidden[:-1], last, "output\nW h")
+    hidden = [f"hidden\n{index}" for index in range(1, len(layers) - 2)]
+    names = ("input", *hidden, f"hidden {len(layers) - 2}\nfeatures h", "output\nW h")
     ticks = tuple(layer[0][0] for layer in layers)
     return Panel("", "", "", series, x_ticks=ticks, x_names=names, bare=True)
 
@@ -181,14 +161,12 @@ def _nodes(layers: Sequence[Sequence[Point]], label: str, colour: int) -> Series
 
 def _edges(layers: Sequence[Sequence[Point]], label: str, colour: int) -> Series:
     """Return the edges between neighbouring layers as one line with gaps."""
-
-    def points() -> Iterator[tuple[float | None, float | None]]:
-        for before, after in pairwise(layers):
-            for start in before:
-                for end in after:
-                    yield from (start, end, (None, None))
-
-    x, y = zip(*points(), strict=True)
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for before, after in pairwise(layers):
+        for start, end in product(before, after):
+            x += [start[0], end[0], None]
+            y += [start[1], end[1], None]
     return Series(label, x, y, colour=colour)
 
 
@@ -203,14 +181,15 @@ def _box(layers: Sequence[Sequence[Point]], label: str, *, up_to: float | None =
 
 def _cones(numbers: Mapping[str, Any]) -> Panel:
     """Return the points by class, with the boundaries of the cones."""
-    points, labels = numbers["points"], numbers["labels"]
-    radius = max(math.hypot(*point) for point in points)
+    radius = max(math.hypot(*point) for point in numbers["points"])
     series = []
-    for label in sorted(set(labels)):
-        members = (p for p, other in zip(points, labels, strict=True) if other == label)
-        x, y = zip(*members, strict=True)
-        name = f"class {label + 1}"
-        series.append(Series(name, x, y, colour=label, style="none", marker="filled"))
+    for label in sorted(set(numbers["labels"])):
+        members = [
+            point
+            for point, other in zip(numbers["points"], numbers["labels"], strict=True)
+            if other == label
+        ]
+        series.append(_nodes([members], f"class {label + 1}", label))
     for index, angle in enumerate(map(math.radians, numbers["config"]["angles"])):
         x, y = (0.0, radius * math.cos(angle)), (0.0, radius * math.sin(angle))
         series.append(Series("" if index else "boundaries", x, y, colour=BLACK))

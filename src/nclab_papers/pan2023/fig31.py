@@ -7,24 +7,21 @@ Source: pan2023, Fig. 3.1
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, Share, judge_choices, judge_effects, judge_shares
-from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, group, summarise
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Panel, Picture, Reference
-from nclab.figures.seeds import SEED_CAPTION, column, converged, failure_crosses
+from nclab.figures.picture import Picture
+from nclab.figures.seeds import SEED_CAPTION
 from nclab.training.models.mlp import Norm
 from nclab_papers.pan2023.networks import (
     ACCURACY_COLUMN,
     COSINE_COLUMNS,
-    COSINE_LINES,
     COSINE_MARGIN,
-    COSINE_RANGE,
     DECAY_AXIS,
     DECAY_COLUMN,
     DECAYS,
@@ -33,15 +30,14 @@ from nclab_papers.pan2023.networks import (
     QUICK,
     Networks,
     by_seed,
+    cosine_panel,
     decade_slopes,
     degree,
-    degree_or_none,
     describe_config,
     describe_failures,
     paired_differences,
     seeds_of,
     select,
-    simplex_line,
 )
 
 SIGNIFICANT = 0.75
@@ -67,14 +63,15 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """Train the networks and return one row per network."""
-    sweeps = config.networks.sweeps(
+    rows = config.networks.rows(
+        out,
         seeds=seeds,
+        engine=engine,
         layers=config.layers,
         norms=config.norms,
         weight_decays=config.weight_decays,
     )
-    trained = config.networks.train(out, sweeps, engine=engine)
-    return {"config": describe_config(config, seeds), "rows": [*chain.from_iterable(trained)]}
+    return {"config": describe_config(config, seeds), "rows": rows}
 
 
 def tables(numbers: Numbers) -> list[Table]:
@@ -90,59 +87,21 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return cosines against weight decay for each kind of batch norm, and their difference."""
+    """Return cosines against weight decay for each kind of batch norm."""
     rows, classes = numbers["rows"], int(numbers["config"]["classes"])
-    simplex = 1 + 1 / (classes - 1)
-    reference = simplex_line(classes, [float(row["weight_decay"]) for row in rows])
-    panels: list[Panel] = []
-    for norm, name in NORM_NAMES.items():
-        members = [row for row in rows if row["norm"] == norm]
-        crosses = failure_crosses(
-            members, "weight_decay", [column(str(line.value)) for line in COSINE_LINES]
-        )
-        panels.append(
-            line_panel(
-                name,
-                converged(members),
-                "weight_decay",
-                COSINE_LINES,
-                more=[reference, *crosses],
-                y_label="" if panels else "cosine similarity",
-                y_range=COSINE_RANGE,
-                **DECAY_AXIS,
-            )
-        )
-    difference = line_panel(
-        "min intra − max inter",
-        converged(rows),
-        "weight_decay",
-        [
-            Line(name, degree_or_none, {"norm": norm}, colour)
-            for colour, (norm, name) in enumerate(NORM_NAMES.items())
-        ],
-        more=failure_crosses(rows, "weight_decay", [degree_or_none]),
-        y_label="difference of cosines",
-        references=(Reference("simplex ETF, 1 + 1/(C−1)", y=simplex),),
-        y_range=(-0.06, 1.14 * simplex),
-        **DECAY_AXIS,
-    )
-    note = SEED_CAPTION + describe_failures(rows)
+    panels = [
+        cosine_panel(name, [row for row in rows if row["norm"] == norm], classes, **DECAY_AXIS)
+        for norm, name in NORM_NAMES.items()
+    ]
     return [
         Picture(
             "pan2023_fig31",
             "Cosines of last-layer features against weight decay",
-            tuple(panels),
+            (panels[0]._replace(y_label="cosine similarity"), *panels[1:]),
             3,
-            f"Figure 3.1 of the thesis, with weight decay on a logarithmic axis. {note}",
-        ),
-        Picture(
-            "pan2023_fig31_gap",
-            "Degree of collapse for three kinds of batch norm",
-            (difference,),
-            1,
-            f"The claims compare this difference of cosines. {note}",
-            (4.6, 3.2),
-        ),
+            "Figure 3.1 of the thesis, with weight decay on a logarithmic axis. "
+            f"{SEED_CAPTION}{describe_failures(rows)}",
+        )
     ]
 
 
@@ -230,13 +189,15 @@ def grows(numbers: Numbers) -> Finding:
     converge are left out.
     """
     rows = numbers["rows"]
+    affine = {
+        decay: by_seed(rows, degree, norm="affine", weight_decay=decay) for decay in _decays(rows)
+    }
     parts = [
         Part(
             f"weight decay {before:g} to {after:g}",
-            paired_differences(_affine(rows, after), earlier),
+            paired_differences(affine[after], affine[before]),
         )
-        for before, after in pairwise(_decays(rows))
-        for earlier in [_affine(rows, before)]
+        for before, after in pairwise(affine)
     ]
     return judge_effects(parts, margin=COSINE_MARGIN, where_converged=True)
 
@@ -251,11 +212,12 @@ def grows(numbers: Numbers) -> Finding:
 def affine_above_plain(numbers: Numbers) -> Finding:
     """Compare affine and plain batch norm at every weight decay."""
     rows = numbers["rows"]
-    parts = [
-        Part(f"weight decay {decay:g}", paired_differences(_affine(rows, decay), plain))
-        for decay in _decays(rows)
-        for plain in [by_seed(rows, degree, norm="plain", weight_decay=decay)]
-    ]
+    parts = []
+    for decay in _decays(rows):
+        affine, plain = (
+            by_seed(rows, degree, norm=norm, weight_decay=decay) for norm in ("affine", "plain")
+        )
+        parts.append(Part(f"weight decay {decay:g}", paired_differences(affine, plain)))
     return judge_effects(parts, margin=COSINE_MARGIN)
 
 
@@ -306,7 +268,3 @@ def _in_every(name: str, rows: Sequence[Row], *, converged: bool) -> Share:
 
 def _decays(rows: Sequence[Row]) -> list[float]:
     return sorted({float(row["weight_decay"]) for row in rows})
-
-
-def _affine(rows: Sequence[Row], decay: float) -> dict[int, float]:
-    return by_seed(rows, degree, norm="affine", weight_decay=decay)

@@ -7,7 +7,8 @@ Source: pan2023, Fig. 3.3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,20 +18,19 @@ import numpy as np
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, Share, judge_effects, judge_shares
 from nclab.claims.pictures import Line, line_panel
-from nclab.claims.tables import Column, Row, Table, group, mean_and_deviation, summarise
+from nclab.claims.tables import Column, Row, Table, group, summarise
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Panel, Picture, Reference
+from nclab.figures.picture import Panel, Picture
 from nclab.figures.seeds import SEED_CAPTION
 from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab_papers.pan2023.networks import (
     ACCURACY_COLOUR,
+    ACCURACY_COLUMN,
+    COSINE_LINES,
     COSINE_MARGIN,
     COSINE_RANGE,
-    DECAY_AXIS,
     DECAY_COLUMN,
     DEEP_DECAYS,
-    INTER_COLOUR,
-    INTRA_COLOUR,
     PAPER,
     QUICK,
     Networks,
@@ -79,10 +79,13 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """Train the networks; return one row per layer, per network, and per network and error."""
-    sweeps = config.networks.sweeps(
-        seeds=seeds, layers=config.layers, weight_decays=config.weight_decays
+    runs = config.networks.rows(
+        out,
+        seeds=seeds,
+        engine=engine,
+        layers=config.layers,
+        weight_decays=config.weight_decays,
     )
-    runs = [*chain.from_iterable(config.networks.train(out, sweeps, engine=engine))]
     rows = [layer for run in runs for layer in layer_rows(out, run)]
     return {
         "config": describe_config(config, seeds),
@@ -112,35 +115,21 @@ def depth_rows(rows: list[dict[str, Any]], epsilons: Sequence[float]) -> list[di
     depths = []
     for (decay, seed), layers in group(rows, "weight_decay", "seed").items():
         accuracies = [layer["ncc_accuracy"] for layer in layers]
-        if any(accuracy is None for accuracy in accuracies):
-            continue
-        depths += [
-            {
-                "weight_decay": decay,
-                "seed": seed,
-                "epsilon": epsilon,
-                "depth": effective_depth(accuracies, epsilon=epsilon),
-            }
-            for epsilon in epsilons
-        ]
+        if None not in accuracies:
+            key = {"weight_decay": decay, "seed": seed}
+            depths += [
+                {**key, "epsilon": epsilon, "depth": effective_depth(accuracies, epsilon=epsilon)}
+                for epsilon in epsilons
+            ]
     return depths
 
 
-ALONG_LAYERS: dict[str, tuple[Callable[[Row], float], tuple[str, ...]]] = {
-    "NCC accuracy": (lambda row: float(row["ncc_accuracy"]), ("ncc_accuracy",)),
-    "min intra": (lambda row: float(row["min_intra"]), ("min_intra",)),
-    "min intra − max inter": (degree, ("min_intra", "max_inter")),
-}
-"""Quantities that rise from layer to layer according to the thesis, and the fields they need."""
-
-
 def tables(numbers: Numbers) -> list[Table]:
-    """Return depths and middle layers by weight decay, and the steps from layer to layer."""
+    """Return effective depths and the cosines of the last layer by weight decay."""
     depths = {
         (row["weight_decay"], row["seed"], row["epsilon"]): row["depth"]
         for row in numbers["depths"]
     }
-    layers = group(numbers["rows"], "weight_decay", "seed")
 
     def depth_column(error: float) -> Column:
         def depth(run: Row) -> float | None:
@@ -148,74 +137,35 @@ def tables(numbers: Numbers) -> list[Table]:
 
         return Column(f"depth, ε = {error:g}", depth, ".1f")
 
-    def of_middle(value: Callable[[Sequence[Row]], float]) -> Callable[[Row], float | None]:
-        def of_run(run: Row) -> float | None:
-            members = layers.get((run["weight_decay"], run["seed"]), [])
-            defined = len(members) > 2 and all(row["max_inter"] is not None for row in members)
-            return value(members) if defined else None
-
-        return of_run
-
     columns = (
-        Column("accuracy, all networks", "accuracy", summarised=_accuracy_of_all),
+        ACCURACY_COLUMN,
         *map(depth_column, sorted({row["epsilon"] for row in numbers["depths"]})),
         Column("last min intra", "min_intra"),
         Column("last max inter", "max_inter"),
-        Column("largest inter in the middle", of_middle(_largest_middle_inter)),
-        Column("share of middle layers with inter > 0", of_middle(middle_inter), ".2f"),
     )
-    return [summarise("Networks", numbers["runs"], (DECAY_COLUMN,), columns), _steps(numbers)]
-
-
-def _accuracy_of_all(rows: Sequence[Row], _: Sequence[Row]) -> str:
-    """Return the mean accuracy of all networks, whether or not they converged."""
-    return mean_and_deviation([row["accuracy"] for row in rows], ".4f")
-
-
-def _largest_middle_inter(layers: Sequence[Row]) -> float:
-    """Return the largest max inter of all layers except the first and the last."""
-    return max(float(row["max_inter"]) for row in layers[1:-1])
-
-
-def _steps(numbers: Numbers) -> Table:
-    """Return the shares of steps from layer to layer that visibly rise or fall."""
-    lines = []
-    for name, (value, fields) in ALONG_LAYERS.items():
-        steps: dict[int, list[float]] = {}
-        for run, layers in _measured(numbers, *fields)[0]:
-            values = [value(row) for row in layers]
-            steps.setdefault(int(run["seed"]), []).extend(b - a for a, b in pairwise(values))
-        by_seed_steps = [members for members in steps.values() if members]
-        shares = [
-            [fmean(step > COSINE_MARGIN for step in members) for members in by_seed_steps],
-            [fmean(abs(step) <= COSINE_MARGIN for step in members) for members in by_seed_steps],
-            [fmean(step < -COSINE_MARGIN for step in members) for members in by_seed_steps],
-        ]
-        lines.append((name, *(mean_and_deviation(share, ".2f") for share in shares)))
-    visible = f"by more than {COSINE_MARGIN:g}"
-    headings = ("", f"rise {visible}", "change by less", f"fall {visible}")
-    return Table("Share of steps from layer to layer", headings, lines)
+    return [summarise("Networks", numbers["runs"], (DECAY_COLUMN,), columns)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return metrics of every layer for each weight decay, and the effective depth."""
-    rows, runs = numbers["rows"], numbers["runs"]
-    classes = int(numbers["config"]["classes"])
+    """Return metrics of every layer for each weight decay."""
+    runs, classes = numbers["runs"], int(numbers["config"]["classes"])
     lines = (
         Line("NCC accuracy", "ncc_accuracy", colour=ACCURACY_COLOUR, marker="none"),
-        Line("min intra", "min_intra", colour=INTRA_COLOUR, marker="none"),
-        Line("max inter", "max_inter", colour=INTER_COLOUR, marker="none"),
+        *(line._replace(marker="none") for line in COSINE_LINES),
     )
     panels: list[Panel] = []
-    for decay in sorted({row["weight_decay"] for row in rows}):
-        members = [row for row in rows if row["weight_decay"] == decay]
-        shown = of_converged(members, runs) or members
+    note = SEED_CAPTION + describe_failures(runs)
+    for (decay,), members in sorted(group(numbers["rows"], "weight_decay").items()):
+        shown = of_converged(members, runs)
         converged = [run["converged"] for run in runs if run["weight_decay"] == decay]
         failed = converged.count(False)
-        note = f", {failed} of {len(converged)} not converged" if failed else ""
+        failures = f", {failed} of {len(converged)} not converged" if failed else ""
+        if not shown:
+            shown = members
+            note += f" The panel of weight decay {decay:g} shows all seeds; none converged."
         panels.append(
             line_panel(
-                f"wd = {decay:g}{note}",
+                f"wd = {decay:g}{failures}",
                 shown,
                 "layer",
                 lines,
@@ -225,58 +175,18 @@ def pictures(numbers: Numbers) -> list[Picture]:
                 y_range=COSINE_RANGE,
             )
         )
-    note = SEED_CAPTION + describe_failures(runs)
-    by_decay = group(runs, "weight_decay").values()
-    if not all(any(run["converged"] for run in members) for members in by_decay):
-        note += " If no seed converged, the panel shows all seeds."
-    layers = Picture(
-        "pan2023_fig33",
-        "Collapse in every layer of a deep network",
-        tuple(panels),
-        4,
-        "Figure 3.3 of the thesis: nearest-class-centre accuracy (green), smallest intra-class "
-        f"cosine (blue) and largest inter-class cosine (yellow) of features after batch norm. "
-        f"{note}",
-        (2.6, 2.3),
-    )
-    return [layers, _depth_picture(numbers, SEED_CAPTION + describe_failures(runs))]
-
-
-def _depth_picture(numbers: Numbers, note: str) -> Picture:
-    """Return effective depth and largest inter of the middle layers against weight decay."""
-    depths = of_converged(numbers["depths"], numbers["runs"])
-    networks = group(of_converged(numbers["rows"], numbers["runs"]), "weight_decay", "seed")
-    middle = [
-        {"weight_decay": decay, "seed": seed, "inter": max(row["max_inter"] for row in layers)}
-        for (decay, seed), members in networks.items()
-        for layers in [sorted(members, key=lambda row: int(row["layer"]))[1:-1]]
-        if layers and all(row["max_inter"] is not None for row in layers)
+    return [
+        Picture(
+            "pan2023_fig33",
+            "Collapse in every layer of a deep network",
+            tuple(panels),
+            4,
+            "Figure 3.3 of the thesis: nearest-class-centre accuracy (green), smallest intra-class "
+            "cosine (blue) and largest inter-class cosine (yellow) of features after batch norm. "
+            f"{note}",
+            (2.6, 2.3),
+        )
     ]
-    lines = [
-        Line(f"ε = {epsilon:g}", "depth", {"epsilon": epsilon}, colour)
-        for colour, epsilon in enumerate(sorted({row["epsilon"] for row in depths}))
-    ]
-    return Picture(
-        "pan2023_fig33_depth",
-        "Weight decay and depth",
-        (
-            line_panel(
-                "effective depth", depths, "weight_decay", lines, y_label="layers", **DECAY_AXIS
-            ),
-            line_panel(
-                "max inter, middle layers",
-                middle,
-                "weight_decay",
-                [Line("", "inter", colour=INTER_COLOUR)],
-                y_label="cosine similarity",
-                references=(Reference("zero", y=0.0),),
-                **DECAY_AXIS,
-            ),
-        ),
-        2,
-        "Left: the first layer in which the error of nearest class centres is at most ε. Right: "
-        f"the largest inter-class cosine of all layers except the first and the last. {note}",
-    )
 
 
 def of_converged(rows: Iterable[Row], runs: Iterable[Row]) -> list[Row]:
@@ -290,29 +200,23 @@ def of_converged(rows: Iterable[Row], runs: Iterable[Row]) -> list[Row]:
     return [row for row in rows if (row["weight_decay"], row["seed"]) in done]
 
 
-def middle_inter(layers: Sequence[Row]) -> float:
-    """Return the share of layers with a positive max inter, without the first and last layer.
-
-    >>> middle_inter([{"max_inter": value} for value in (0.4, 0.2, 0.1, -0.1, -0.3)])
-    0.6666666666666666
-    """
-    middle = layers[1:-1]
-    return sum(row["max_inter"] > 0 for row in middle) / max(len(middle), 1)
-
-
-def _along_layers(numbers: Numbers, *, name: str) -> Finding:
+def _along_layers(
+    numbers: Numbers, *, value: Callable[[Row], float], fields: Sequence[str]
+) -> Finding:
     """Judge two net shares per seed, over the layers of all its converged networks.
 
     The first is the share of steps between layers that do not fall. The second is the share of
     networks whose last layer is visibly above the first; without it a constant line would pass.
+
+    Args:
+        value: quantity of a layer that rises according to the thesis.
+        fields: fields that it needs.
     """
-    value, fields = ALONG_LAYERS[name]
     networks, skipped = _measured(numbers, *fields)
     steps: dict[int, list[bool]] = {}
     rises: dict[int, list[bool]] = {}
     for run, layers in networks:
-        values = [value(row) for row in layers]
-        seed = int(run["seed"])
+        values, seed = [float(value(row)) for row in layers], int(run["seed"])
         steps.setdefault(seed, []).extend(b >= a for a, b in pairwise(values))
         rises.setdefault(seed, []).append(values[-1] - values[0] > COSINE_MARGIN)
     parts = [
@@ -333,19 +237,16 @@ def _along_layers(numbers: Numbers, *, name: str) -> Finding:
 def _measured(numbers: Numbers, *fields: str) -> tuple[list[tuple[Row, list[Row]]], int]:
     """Return converged networks with their layers, and the number of those with missing fields."""
     layers = group(numbers["rows"], "weight_decay", "seed")
-    networks = [
-        (run, sorted(members, key=lambda row: int(row["layer"])))
-        for run in numbers["runs"]
-        if run["converged"]
-        for members in [layers.get((run["weight_decay"], run["seed"]), [])]
-        if members
-    ]
-    complete = [
-        (run, members)
-        for run, members in networks
-        if all(row[name] is not None for row in members for name in fields)
-    ]
-    return complete, len(networks) - len(complete)
+    complete, skipped = [], 0
+    for run in numbers["runs"]:
+        members = layers.get((run["weight_decay"], run["seed"]), [])
+        if not (run["converged"] and members):
+            continue
+        if all(row[name] is not None for row in members for name in fields):
+            complete.append((run, sorted(members, key=lambda row: int(row["layer"]))))
+        else:
+            skipped += 1
+    return complete, skipped
 
 
 claimed = partial(claim, needs="pan2023_fig33", figure="pan2023_fig33")
@@ -391,20 +292,20 @@ accuracy_rises = claimed(
     Kind.RESULT,
     "Nearest-class-centre accuracy rises from layer to layer, with very few exceptions.",
     "pan2023, Sec. 3.2.2 “with very few exceptions, the NCC classification accuracy”",
-)(partial(_along_layers, name="NCC accuracy"))
+)(partial(_along_layers, value=itemgetter("ncc_accuracy"), fields=("ncc_accuracy",)))
 intra_rises = claimed(
     "pan2023/sec-3.2-intra-rises",
     Kind.RESULT,
     "The smallest intra-class cosine rises from layer to layer, with very few exceptions.",
     "pan2023, Sec. 3.2.2 “minimum average intra-class cosine similarity”",
-)(partial(_along_layers, name="min intra"))
+)(partial(_along_layers, value=itemgetter("min_intra"), fields=("min_intra",)))
 gap_rises = claimed(
     "pan2023/sec-3.2-gap-rises",
     Kind.RESULT,
     "Intra minus inter rises from layer to layer, with very few exceptions.",
     "pan2023, Sec. 3.2.2 “difference between intra-class and inter-class cosine similarity”",
     code="nclab_papers.pan2023.networks.degree",
-)(partial(_along_layers, name="min intra − max inter"))
+)(partial(_along_layers, value=degree, fields=("min_intra", "max_inter")))
 
 
 @claimed(

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.judging import Part, judge_effects
 from nclab.claims.paper import run_in_one_step, run_jobs
-from nclab.claims.tables import Column, Row, Table, group, list_rows
+from nclab.claims.pictures import Line, line_panel
+from nclab.claims.tables import Column, Row, Table, group, list_rows, summarise
 from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import Panel, Picture, Reference, Series, finite
@@ -36,29 +37,23 @@ TELLING = 3e-3
 """Smallest weight decay at which certificates of trained networks are claimed to be strong."""
 PERFECT = 0.99
 """Smallest training accuracy of a network that counts, as in chapter 3."""
-CURVE = {
-    "excess_loss": "ε",
-    "thesis_intra_lower": "thesis intra ≥",
-    "intra_lower": "nclab intra ≥",
-    "true_intra": "true min intra",
-    "inter_upper": "nclab inter ≤",
-    "true_inter": "true max inter",
-}
-NETWORKS = {
-    "weight_decay": "weight decay",
-    "seed": "seed",
-    "accuracy": "accuracy",
-    "alpha": "α",
-    "predicted_alpha": "α*",
-    "beta": "β",
-    "predicted_beta": "β*",
-    "loss": "loss",
-    "min_intra": "min intra",
-    "min_guaranteed": "guaranteed",
-    "mean_guaranteed": "on average",
-    "thesis_intra_lower": "thesis",
-}
-"""Fields and headings of the tables."""
+CURVE_COLUMNS = (
+    Column("ε", "excess_loss", ""),
+    Column("thesis intra ≥", "thesis_intra_lower", ""),
+    Column("nclab intra ≥", "intra_lower", ""),
+    Column("true min intra", "true_intra", ""),
+    Column("nclab inter ≤", "inter_upper", ""),
+    Column("true max inter", "true_inter", ""),
+)
+NETWORK_COLUMNS = (
+    Column("α", "alpha", ".2f"),
+    Column("β", "beta", ".2f"),
+    Column("loss", "loss", ".2e"),
+    Column("min intra", "min_intra"),
+    Column("guaranteed", "min_guaranteed"),
+    Column("guaranteed on average", "mean_guaranteed"),
+    Column("guaranteed by the thesis", "thesis_intra_lower"),
+)
 
 
 @dataclass(frozen=True)
@@ -114,12 +109,7 @@ def run(
         regularised_optimum(config.network.num_classes, float(decay)).to_dict()
         for decay in np.geomspace(low, high, 40)
     ]
-    return {
-        "config": asdict(config),
-        "curve": curve,
-        "networks": networks,
-        "optima": optima,
-    }
+    return {"config": asdict(config), "curve": curve, "networks": networks, "optima": optima}
 
 
 def curve_row(config: Config, relative: float, seed: int) -> dict[str, float | None]:
@@ -146,7 +136,6 @@ def network_row(config: Config, weight_decay: float, seed: int) -> dict[str, Any
     network, samples = train(replace(config.network, weight_decay=weight_decay), generator)
     collapse = measure(network, [tuple(samples)]).last
     certificate = collapse.certificate()
-    optimum = regularised_optimum(config.network.num_classes, weight_decay)
     assert certificate.class_intra_lower is not None
     guaranteed = certificate.class_intra_lower
     return {
@@ -154,13 +143,8 @@ def network_row(config: Config, weight_decay: float, seed: int) -> dict[str, Any
         "seed": seed,
         "alpha": collapse.alpha,
         "beta": collapse.beta,
-        "product": certificate.alpha * certificate.beta,
         "loss": collapse.balanced_loss,
-        "excess_loss": certificate.excess_loss,
         "accuracy": collapse.accuracy,
-        "predicted_alpha": optimum.alpha,
-        "predicted_beta": optimum.beta,
-        "predicted_loss": optimum.optimal_loss,
         "intra_cosine": collapse.intra_cosine.tolist(),
         "class_intra_lower": guaranteed.tolist(),
         "min_intra": collapse.min_intra,
@@ -171,36 +155,40 @@ def network_row(config: Config, weight_decay: float, seed: int) -> dict[str, Any
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return the points of the guarantee curves and the trained networks."""
+    """Return the points of the guarantee curves and, by weight decay, the trained networks."""
     config = numbers["config"]
     curve = f"What the loss guarantees, C = {config['num_classes']}, αβ = {config['product']:g}"
-    networks = "Trained networks: norms and their optimum (*), measured and guaranteed cosines"
+    networks = "Trained networks: norms, loss, and intra-class cosines, measured and guaranteed"
+    key = Column("weight decay", "weight_decay", "g")
+    rows = numbers["networks"]
     return [
-        list_rows(title, rows, [Column(heading, key, "") for key, heading in columns.items()])
-        for title, columns, rows in (
-            (curve, CURVE, numbers["curve"]),
-            (networks, NETWORKS, numbers["networks"]),
-        )
+        list_rows(curve, numbers["curve"], CURVE_COLUMNS),
+        summarise(networks, rows, [key], NETWORK_COLUMNS, counts=_counts),
     ]
+
+
+def _counts(row: Row) -> bool:
+    """Whether a network reached the training accuracy at which it counts."""
+    return bool(row["accuracy"] >= PERFECT)
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return the guarantee curves, and the networks of the first seed against weight decay."""
-    config, networks = numbers["config"], numbers["networks"]
-    first = [row for row in networks if row["seed"] == networks[0]["seed"]]
+    """Return the guarantee curves, and the trained networks against weight decay."""
+    config = numbers["config"]
     return [
         guarantees_picture(numbers["curve"], config["num_classes"], config["product"]),
-        networks_picture(first, numbers["optima"]),
+        networks_picture(numbers["networks"], numbers["optima"]),
     ]
 
 
-INTRA = {"thesis": "thesis_intra_lower", "nclab": "intra_lower", "true worst case": "true_intra"}
-INTER = {"thesis": "thesis_inter_upper", "nclab": "inter_upper", "true worst case": "true_inter"}
 STYLES: dict[str, dict[str, Any]] = {
     "thesis": {"colour": 4, "style": "dashed"},
     "nclab": {"colour": 0},
     "true worst case": {"colour": BLACK, "style": "none", "marker": "hollow"},
 }
+INTRA = ("thesis_intra_lower", "intra_lower", "true_intra")
+INTER = ("thesis_inter_upper", "inter_upper", "true_inter")
+"""Fields of the curves, in the order of `STYLES`."""
 
 
 def guarantees_picture(rows: Sequence[Row], num_classes: int, product: float) -> Picture:
@@ -215,18 +203,14 @@ def guarantees_picture(rows: Sequence[Row], num_classes: int, product: float) ->
         ("1 − intra, worst class", INTRA, 1.0, -1, 1.0),
         ("inter + 1/(C−1), worst pair", INTER, -vertex, 1, 1 + vertex),
     ):
-        curves = {name: sign * (_column(rows, key) - collapsed) for name, key in keys.items()}
-        series = tuple(
-            Series(
-                f"{name}, {describe_slope(excess, deviation)}",
-                finite(excess),
-                finite(np.minimum(np.where(deviation > 0, deviation, np.nan), largest)),
-                **STYLES[name],
-            )
-            for name, deviation in curves.items()
-        )
+        series = []
+        for (name, style), key in zip(STYLES.items(), keys, strict=True):
+            deviation = sign * (_column(rows, key) - collapsed)
+            shown = np.minimum(np.where(deviation > 0, deviation, np.nan), largest)
+            label = f"{name}, {describe_slope(excess, deviation)}"
+            series.append(Series(label, finite(excess), finite(shown), **style))
         vacuous = (Reference("no guarantee", y=largest),)
-        panels.append(Panel(title, "excess loss ε", "", series, "log", "log", vacuous))
+        panels.append(Panel(title, "excess loss ε", "", tuple(series), "log", "log", vacuous))
     return Picture(
         "guarantees",
         f"What the loss guarantees: C = {num_classes}, αβ = {product:g}",
@@ -253,52 +237,36 @@ def describe_slope(excess: Array, deviation: Array) -> str:
 
 def networks_picture(networks: Sequence[Row], optima: Sequence[Row]) -> Picture:
     """Return norms, loss and cosines of trained networks (dots) with their optima (lines)."""
-    trained, predicted = ([row["weight_decay"] for row in rows] for rows in (networks, optima))
-    dots: dict[str, Any] = {"style": "none", "marker": "filled"}
-
-    def with_optimum(
-        key: str, optimum: str, colour: int, label: str, dots_label: str = ""
-    ) -> tuple[Series, Series]:
-        """Return the optimum as a line and the trained networks as dots."""
-        best, measured = finite(_column(optima, optimum)), finite(_column(networks, key))
-        return (
-            Series(label, predicted, best, colour=colour),
-            Series(dots_label, trained, measured, colour=colour, **dots),
-        )
-
-    def by_class(key: str, colour: int, label: str) -> tuple[Series, Series]:
-        """Return the average over classes as a line and every class as a dot."""
-        points = [(row["weight_decay"], float(value)) for row in networks for value in row[key]]
-        average = [float(np.mean(row[key])) for row in networks]
-        x, y = [point[0] for point in points], [point[1] for point in points]
-        return (
-            Series(label, trained, average, colour=colour),
-            Series("", x, y, colour=colour, **dots),
-        )
-
-    norms = (
-        *with_optimum("alpha", "alpha", 0, "α, features"),
-        *with_optimum("beta", "beta", 1, "β, classifier"),
-        *with_optimum("product", "product", 2, "αβ"),
-    )
-    losses = with_optimum("loss", "optimal_loss", 3, "loss at the optimum", "trained")
-    cosines = (
-        *by_class("intra_cosine", BLACK, "measured, every class"),
-        *by_class("class_intra_lower", 5, "guaranteed, every class"),
-    )
-    axis: dict[str, Any] = {"x_scale": "log", "x_ticks": tuple(trained)}
-    label = "weight decay"
+    decays = [float(row["weight_decay"]) for row in optima]
+    panels = []
+    for title, dots, curves in (
+        ("norms", {"α, features": "alpha", "β, classifier": "beta"}, ("alpha", "beta")),
+        ("cross-entropy", {"trained": "loss"}, ("optimal_loss",)),
+        (
+            "intra-class cosine, worst class",
+            {"measured": "min_intra", "guaranteed": "min_guaranteed"},
+            (),
+        ),
+    ):
+        lines = [
+            Line(label, key, colour=colour, style="none")
+            for colour, (label, key) in enumerate(dots.items())
+        ]
+        best = [
+            Series("", decays, finite(_column(optima, key)), colour=colour)
+            for colour, key in enumerate(curves)
+        ]
+        panel = line_panel(title, networks, "weight_decay", lines, more=best, x_scale="log")
+        panels.append(panel._replace(x_label="weight decay"))
+    panels[1] = panels[1]._replace(y_scale="log")
     return Picture(
         "networks",
         "Trained networks against weight decay",
-        (
-            Panel("norms", label, "", norms, **axis),
-            Panel("cross-entropy", label, "", losses, y_scale="log", **axis),
-            Panel("intra-class cosine", label, "", cosines, y_range=(-0.02, 1.04), **axis),
-        ),
+        tuple(panels),
         3,
         "Norms and loss of trained networks (dots) and the optimum that weight decay determines "
-        "(lines); cosines of every class, measured and guaranteed by the loss.",
+        "(lines); the smallest intra-class cosine of a class, measured and guaranteed by the loss. "
+        "Dots and bars: mean over the seeds, from the smallest to the largest.",
         (3.5, 2.7),
     )
 
@@ -355,16 +323,12 @@ def telling(numbers: Numbers) -> Finding:
     parts = [
         Part(
             f"weight decay {decay:g}, beyond 0.5",
-            {
-                int(row["seed"]): row["mean_guaranteed"] - 0.5
-                for row in rows
-                if row["accuracy"] >= PERFECT
-            },
+            {int(row["seed"]): row["mean_guaranteed"] - 0.5 for row in rows if _counts(row)},
         )
         for (decay,), rows in group(numbers["networks"], "weight_decay").items()
         if decay >= TELLING
     ]
-    left_out = sum(row["accuracy"] < PERFECT for row in numbers["networks"])
+    left_out = sum(not _counts(row) for row in numbers["networks"])
     finding = judge_effects(parts, margin=COSINE_MARGIN)
     note = f"; left out, accuracy below {PERFECT:g}: {left_out} of {len(numbers['networks'])}"
     return replace(finding, evidence=finding.evidence + note) if left_out else finding

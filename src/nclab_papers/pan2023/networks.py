@@ -14,11 +14,12 @@ import numpy as np
 
 from nclab.claims.claim import Finding
 from nclab.claims.evidence import RecordedNetworks
-from nclab.claims.pictures import Line
+from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, mean_and_deviation
 from nclab.engine import LOCAL, Engine
 from nclab.figures.palette import BLACK
-from nclab.figures.picture import Series
+from nclab.figures.picture import Panel, Series
+from nclab.figures.seeds import column, converged, failure_crosses
 from nclab.records import read_run
 from nclab.records.schema import MEASUREMENT, layers_of
 from nclab.training.data.artificial import ConicHull, Teacher
@@ -101,6 +102,17 @@ class Networks:
             rows_of(plan.out, [run.name for run in fleet.runs], threshold=fleet.config.converged)
             for fleet in plan.fleets
         ]
+
+    def rows(
+        self, out: Path, *, seeds: Sequence[int], engine: Engine, **settings: Any
+    ) -> list[dict[str, Any]]:
+        """Train the networks of all seeds that are missing; return one row per network.
+
+        Args:
+            settings: arguments of `sweeps`.
+        """
+        trained = self.train(out, self.sweeps(seeds=seeds, **settings), engine=engine)
+        return [row for members in trained for row in members]
 
     def _source(self, data: Data, teacher_depth: int, seed: int) -> Teacher | ConicHull:
         if data == "conic":
@@ -221,11 +233,11 @@ INTRA_COLOUR, INTER_COLOUR, ACCURACY_COLOUR = 0, 4, 2
 """Blue, yellow and green, as in the thesis's pictures of layers."""
 NORM_NAMES = {"affine": "BN with affine", "plain": "BN without affine", "none": "no BN"}
 COSINE_RANGE = (-0.45, 1.05)
-DECAY_TICKS = (1e-4, 1e-3, 1e-2)
 DECAY_AXIS: dict[str, Any] = {
+    "x": "weight_decay",
     "x_label": "weight decay",
     "x_scale": "log",
-    "x_ticks": DECAY_TICKS,
+    "x_ticks": (1e-4, 1e-3, 1e-2),
 }
 """Horizontal axis of a panel over weight decay."""
 COSINE_LINES = (
@@ -256,6 +268,22 @@ def simplex_line(num_classes: int, x: Iterable[float]) -> Series:
     height = -1 / (num_classes - 1)
     ends = [min(values), max(values)]
     return Series("simplex ETF, −1/(C−1)", ends, [height] * 2, colour=BLACK, style="dotted")
+
+
+def cosine_panel(title: str, rows: Sequence[Row], classes: int, *, x: str, **axis: Any) -> Panel:
+    """Return the cosines of the last layer against a setting, with crosses for failed networks.
+
+    Args:
+        x: field of the setting.
+        axis: further fields of the panel.
+    """
+    cosines = [column(str(line.value)) for line in COSINE_LINES]
+    simplex = simplex_line(classes, [float(row[x]) for row in rows])
+    crosses = failure_crosses(rows, x, cosines)
+    more = [simplex, *crosses]
+    return line_panel(
+        title, converged(rows), x, COSINE_LINES, more=more, y_range=COSINE_RANGE, **axis
+    )
 
 
 def describe_failures(rows: Iterable[Row]) -> str:

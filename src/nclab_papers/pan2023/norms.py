@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ import numpy as np
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
 from nclab.claims.pictures import Line, line_panel
-from nclab.claims.tables import Column, Row, Table, Value, summarise
+from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Panel, Picture, Scale, Series
+from nclab.figures.picture import Picture, Series
 from nclab.figures.seeds import SEED_CAPTION, converged
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.regularised import regularised_optimum
@@ -40,7 +39,7 @@ LOG_NORM = 0.01
 """Smallest slope of log10 of a norm per decade of weight decay that is of interest."""
 POINTS = 40
 """Number of points of the curves of the optimum."""
-MEASURED, OPTIMUM, GUARANTEED, EXCESS = 0, 1, 2, 3
+OPTIMUM, GUARANTEED = 1, 2
 """Palette indices of the curves."""
 
 
@@ -60,11 +59,15 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """Train the networks and return each with its optimum and its certificate."""
-    rows = []
-    sweeps = config.networks.sweeps(
-        seeds=seeds, layers=config.layers, weight_decays=config.weight_decays
+    networks = config.networks.rows(
+        out,
+        seeds=seeds,
+        engine=engine,
+        layers=config.layers,
+        weight_decays=config.weight_decays,
     )
-    for row in chain.from_iterable(config.networks.train(out, sweeps, engine=engine)):
+    rows = []
+    for row in networks:
         optimum = regularised_optimum(config.networks.classes, row["weight_decay"])
         layers = last_layers(out, row)
         rows.append(
@@ -81,11 +84,7 @@ def run(
         regularised_optimum(config.networks.classes, float(decay)).to_dict()
         for decay in np.geomspace(low, high, POINTS)
     ]
-    return {
-        "config": describe_config(config, seeds),
-        "rows": rows,
-        "optima": optima,
-    }
+    return {"config": describe_config(config, seeds), "rows": rows, "optima": optima}
 
 
 def guarantee(layer: Mapping[str, Any]) -> dict[str, float | None]:
@@ -132,77 +131,44 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return norms, loss, excess loss and guarantee against weight decay, with the optimum."""
+    """Return norms, loss and guarantee against weight decay, with the optimum."""
     rows, optima = converged(numbers["rows"]), numbers["optima"]
     decays = [float(row["weight_decay"]) for row in optima]
-
-    def panel(
-        title: str,
-        value: str | Value,
-        optimum: str | None,
-        label: str,
-        scale: Scale = "linear",
-        *lines: Line,
-    ) -> Panel:
-        best = Series(
-            "optimum of Eq. (2.1)",
-            decays,
-            [float(row[optimum]) for row in optima] if optimum else [],
-            colour=OPTIMUM,
-            style="dashed",
+    guaranteed = (
+        Line("guaranteed by the class losses", "guaranteed_mean_intra", colour=GUARANTEED),
+        Line("guaranteed, worst class", "guaranteed_min_intra", {}, GUARANTEED, "dashed", "hollow"),
+    )
+    panels = []
+    for title, value, optimum, label, lines in (
+        ("feature norm", "alpha", "alpha", "α", ()),
+        ("classifier norm", "beta", "beta", "β", ()),
+        ("loss, mean over classes", "balanced_loss", "optimal_loss", "nats", ()),
+        ("intra-class cosine", "mean_intra", "", "cosine similarity", guaranteed),
+    ):
+        best = [float(row[optimum]) for row in optima] if optimum else []
+        curve = Series("optimum of Eq. (2.1)", decays, best, colour=OPTIMUM, style="dashed")
+        panels.append(
+            line_panel(
+                title,
+                rows,
+                lines=[Line("measured", value), *lines],
+                more=[curve] if optimum else [],
+                y_label=label,
+                y_scale="log" if label == "nats" else "linear",
+                **DECAY_AXIS,
+            )
         )
-        return line_panel(
-            title,
-            rows,
-            "weight_decay",
-            [Line("measured", value, colour=MEASURED), *lines],
-            more=[best] if optimum else [],
-            y_label=label,
-            y_scale=scale,
-            **DECAY_AXIS,
-        )
-
-    excess = Line(
-        "excess ε over the best for these norms", "excess_loss", {}, EXCESS, "dotted", "hollow"
-    )
-    guaranteed = Line("guaranteed by the class losses", "guaranteed_mean_intra", colour=GUARANTEED)
-    worst = Line(
-        "guaranteed, worst class", "guaranteed_min_intra", {}, GUARANTEED, "dashed", "hollow"
-    )
-    loss = "loss, mean over classes"
-    intra = panel(
-        "intra-class cosine", "mean_intra", None, "cosine similarity", "linear", guaranteed, worst
-    )
     return [
         Picture(
             "pan2023_norms",
             "Effect of weight decay on norms, loss and guarantee",
-            (
-                panel("feature norm α", "alpha", "alpha", "α"),
-                panel("classifier norm β", "beta", "beta", "β"),
-                panel("product αβ", product, "product", "αβ"),
-                panel(loss, "balanced_loss", "optimal_loss", "nats", "log", excess),
-                panel("excess over the best, ε/m(αβ)", relative_excess, None, "ε/m", "log"),
-                intra._replace(y_range=(-0.03, 1.03)),
-            ),
-            3,
+            tuple(panels),
+            2,
             "Networks with affine batch norm. Dashed: the optimum of the regularised layer-peeled "
             f"objective. Intra-class cosines are averages over classes. {SEED_CAPTION}"
             f"{describe_failures(numbers['rows'])}",
         )
     ]
-
-
-def product(row: Row) -> float | None:
-    """Return αβ; None if a norm was not measured."""
-    return None if row["alpha"] is None or row["beta"] is None else row["alpha"] * row["beta"]
-
-
-def relative_excess(row: Row) -> float | None:
-    """Return ε/m; None if either was not measured."""
-    if row["excess_loss"] is None or not row["optimal_loss"]:
-        return None
-    return float(row["excess_loss"]) / float(row["optimal_loss"])
 
 
 claimed = partial(claim, needs="pan2023_norms", figure="pan2023_norms")
@@ -217,17 +183,13 @@ claimed = partial(claim, needs="pan2023_norms", figure="pan2023_norms")
 )
 def norms_fall(numbers: Numbers) -> Finding:
     """Judge the negative slopes of both log-norms over the logarithm of weight decay."""
-    parts = [
-        Part(f"fall of log10 {letter}", decade_slopes(_known(numbers, name), log, sign=-1))
-        for name, letter in (("alpha", "α"), ("beta", "β"))
-        for log in [partial(_log, name)]
-    ]
+    parts = []
+    for name, letter in (("alpha", "α"), ("beta", "β")):
+        known = [row for row in numbers["rows"] if row[name] is not None]
+        falls = decade_slopes(known, partial(_log, name), sign=-1)
+        parts.append(Part(f"fall of log10 {letter}", falls))
     return judge_effects(parts, margin=LOG_NORM, unit="a decade")
 
 
 def _log(name: str, row: Row) -> float:
     return math.log10(row[name])
-
-
-def _known(numbers: Numbers, name: str) -> list[Row]:
-    return [row for row in numbers["rows"] if row[name] is not None]

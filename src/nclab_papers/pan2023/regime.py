@@ -17,7 +17,7 @@ from typing import Any
 
 from nclab.claims.tables import Table, group
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import HeatMap, Panel, Picture, Series, Style
+from nclab.figures.picture import HeatMap, Picture
 from nclab.progress import track
 from nclab.text import number
 from nclab.theory.certificates.certification import certify
@@ -60,16 +60,13 @@ def run(
             {**setting, "excess": excess, "intra": certified(classes, product, excess)}
             for excess in config.excess
         ]
-        by_nclab = largest_excess(partial(certified, classes, product))
-        by_thesis = largest_excess(partial(thesis_bound, classes, product, delta=config.delta))
-        limits.append(
-            {
-                **setting,
-                "optimal_loss": g(product, classes),
-                "certify": by_nclab,
-                "thesis": by_thesis,
-            }
-        )
+        printed = partial(thesis_bound, classes, product, delta=config.delta)
+        largest = {
+            "optimal_loss": g(product, classes),
+            "certify": largest_excess(partial(certified, classes, product)),
+            "thesis": largest_excess(printed),
+        }
+        limits.append({**setting, **largest})
     return {
         "config": asdict(config),
         "size": f"C = {', '.join(map(str, config.classes))}, "
@@ -143,7 +140,7 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Return the guarantees over excess loss and norms, and the largest excess losses."""
+    """Return the guarantees over excess loss and norms."""
     maps = [
         _map(int(classes), rows) for (classes,), rows in group(numbers["grid"], "classes").items()
     ]
@@ -157,17 +154,7 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
             "guarantee. A small excess is not enough. Where αβ is large, 1 − intra begins as "
             "2(C−1)ε/(mαβ), and the smallest loss m is about (C−1) exp(−Cαβ/(C−1)).",
             (4.6, 4.2),
-        ),
-        Picture(
-            "certified_limits",
-            "How small the excess loss must be",
-            (_limits(numbers["limits"]),),
-            1,
-            "The largest excess loss at which an intra-class cosine of 0.5 is guaranteed, by nclab "
-            "to every class (solid), by the thesis's repaired proof, to most of them (dashed). "
-            "From αβ of a few on both fall exponentially in αβ.",
-            (5.4, 4.0),
-        ),
+        )
     ]
 
 
@@ -185,18 +172,3 @@ def _map(classes: int, rows: Sequence[Mapping[str, Any]]) -> HeatMap:
         value_range=(0.0, 1.0),
         value_label="certified intra-class cosine",
     )
-
-
-def _limits(rows: Sequence[Mapping[str, Any]]) -> Panel:
-    series = []
-    styles: tuple[tuple[str, str, Style], ...] = (
-        ("certify", "", "solid"),
-        ("thesis", ", the thesis's proof", "dashed"),
-    )
-    for colour, ((classes,), members) in enumerate(group(rows, "classes").items()):
-        products = [float(row["product"]) for row in members]
-        for key, label, style in styles:
-            values = [row[key] for row in members]
-            line = Series(f"C = {classes}{label}", products, values, colour=colour, style=style)
-            series.append(line)
-    return Panel("", "αβ", "largest excess loss ε", tuple(series), "linear", "log")

@@ -143,12 +143,6 @@ def test_failed_runs_are_marked_and_left_out_of_the_lines() -> None:
     assert "no BN at 0.007 (8 seeds), no BN at 0.01 (8 seeds)" in picture.caption
 
 
-def test_the_difference_is_min_intra_minus_max_inter() -> None:
-    difference = panel(fig31.pictures(attacks.fig31())[1])
-    assert difference.series[0].y[0] == pytest.approx(0.4465 + 0.1)
-    assert difference.references[0].y == pytest.approx(4 / 3)
-
-
 def test_undefined_cosines_are_not_drawn() -> None:
     numbers = attacks.fig31()
     for row in numbers["rows"]:
