@@ -13,10 +13,9 @@ from collections.abc import Callable
 
 import torch
 
-from nclab.theory.certificates.alignment import alignment_lower
 from nclab.theory.certificates.inter import mean_cosine_upper
-from nclab.theory.certificates.intra import intra_lower
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
+from nclab.theory.certificates.one_class import alignment_lower, intra_lower
 from nclab.theory.layer_peeled import g
 from nclab.theory.worst_case import worst_intra
 

@@ -19,7 +19,6 @@ from nclab.theory.certificates.count_aware import (
     bounds_from_probabilities,
     count_aware_bounds,
     residual_bound,
-    residual_objective,
 )
 from nclab.theory.targets.program import critical_weight
 from nclab.theory.targets.program_solver import solve
@@ -110,7 +109,6 @@ def _attack_setting(rng: np.random.Generator, slacks: Slacks) -> None:
         optimum = solve(program, gap=1e-6)
         path.append((program.weight, optimum.lower, optimum.point.common.numpy()))
     targets = T[:, labels]
-    entropy = float(-(targets * np.log(np.maximum(targets, 1e-300))).sum(0).mean())
     seen: list[tuple[FloatArray, float]] = []
     others: list[tuple[FloatArray, float]] = []
     for _ in range(EACH):
@@ -157,10 +155,6 @@ def _attack_setting(rng: np.random.Generator, slacks: Slacks) -> None:
             for S, H in seen[-6:]:
                 bound = residual_bound(S, H, n, norms)
                 slacks.add("loss, by residuals", (loss - bound) / max(loss, 1e-9))
-                t = most * 0.1
-                penalty = t / 2 * float((net.weight**2).sum() + (net.features**2).sum())
-                bound = residual_objective(S, H, n, t, target_entropy=entropy)
-                slacks.add("objective, by residuals", (loss + penalty - bound) / (loss + penalty))
 
 
 def _attack_certificate(

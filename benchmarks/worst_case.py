@@ -12,9 +12,8 @@ import time
 
 import torch
 
-from nclab.theory.certificates.alignment import alignment_lower
-from nclab.theory.certificates.intra import intra_lower
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
+from nclab.theory.certificates.one_class import alignment_lower, intra_lower
 from nclab.theory.layer_peeled import g
 from nclab.theory.worst_case import worst_inter, worst_intra
 

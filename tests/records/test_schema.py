@@ -15,8 +15,7 @@ from nclab.monitor.sinks import RecordSink
 from nclab.records import Manifest, schema
 from nclab.records.schema import layers_of, title_of_layer
 from nclab.training.sweep.train import train_sweep
-from nclab.ulpm.runs import write_solution
-from nclab.ulpm.solution import UlpmConfig, solve
+from nclab.ulpm.runs import UlpmConfig, solve, write_solution
 from tests.training.sweep.small import small
 
 RECORDS: dict[str, Any] = {

@@ -7,9 +7,8 @@ import pytest
 from scipy.optimize import approx_fprime, brentq, minimize_scalar
 
 from nclab.errors import DataError
-from nclab.theory.certificates.alignment import alignment_lower
-from nclab.theory.certificates.intra import intra_lower
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
+from nclab.theory.certificates.one_class import alignment_lower, intra_lower
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.worst_case import WorstCase, make_problem, worst_inter, worst_intra
 

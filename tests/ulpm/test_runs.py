@@ -10,8 +10,7 @@ from nclab.records import read_run
 from nclab.report.site import write_report
 from nclab.report.watcher import Selection, Watcher
 from nclab.ulpm.examination import examine, find_point
-from nclab.ulpm.runs import to_dict, write_examination, write_solution
-from nclab.ulpm.solution import UlpmConfig, solve
+from nclab.ulpm.runs import UlpmConfig, solve, to_dict, write_examination, write_solution
 from tests.cli.runner import call
 
 

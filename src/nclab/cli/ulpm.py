@@ -10,7 +10,7 @@ from nclab.cli.shared import JsonOption, print_json, print_table
 
 
 def _configs() -> dict[str, Options]:
-    from nclab.ulpm.solution import UlpmConfig
+    from nclab.ulpm.runs import UlpmConfig
 
     return {"ulpm": Options(UlpmConfig, "Model and method")}
 
@@ -30,8 +30,7 @@ def command(
 
     Example: [bold]nclab ulpm --classes 5 --method flow --log-time 1000 --out runs/flow[/bold]
     """
-    from nclab.ulpm.runs import prepare_folder, to_dict, write_solution
-    from nclab.ulpm.solution import solve
+    from nclab.ulpm.runs import prepare_folder, solve, to_dict, write_solution
 
     config = configs["ulpm"].build()
     folder = None if out is None else prepare_folder(out)

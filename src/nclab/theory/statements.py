@@ -60,11 +60,7 @@ class Inequality:
 
 
 def vectors(data: ArrayLike, name: str, axes: int) -> FloatArray:
-    """Return the data as a finite float64 array with at least `axes` axes, or raise.
-
-    >>> vectors([[1, 2]], "features (..., N, d)", 2).shape
-    (1, 2)
-    """
+    """Return the data as a finite float64 array with at least `axes` axes, or raise."""
     array = np.asarray(data, dtype=np.float64)
     if array.ndim < axes or 0 in array.shape:
         raise DataError(f"Expected {name} without an empty axis, got shape {array.shape}.")
@@ -74,21 +70,13 @@ def vectors(data: ArrayLike, name: str, axes: int) -> FloatArray:
 
 
 def norms(rows: FloatArray) -> FloatArray:
-    """Return the Euclidean norms along the last axis.
-
-    >>> norms(np.array([[3.0, 4.0]])).tolist()
-    [5.0]
-    """
+    """Return the Euclidean norms along the last axis."""
     result: FloatArray = np.sqrt(np.square(rows).sum(-1))
     return result
 
 
 def units(rows: FloatArray) -> FloatArray:
-    """Return the rows scaled to norm one; a zero row stays zero.
-
-    >>> units(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
-    [[0.6, 0.8], [0.0, 0.0]]
-    """
+    """Return the rows scaled to norm one; a zero row stays zero."""
     lengths = norms(rows)[..., None]
     result: FloatArray = rows / np.where(lengths > 0, lengths, 1.0)
     return result
@@ -115,11 +103,7 @@ def sample_losses(weight: ArrayLike, features: ArrayLike) -> FloatArray:
 
 
 def weights_and_features(weight: ArrayLike, features: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return both as finite float64 arrays with matching shapes, or raise.
-
-    >>> [array.shape for array in weights_and_features([[1], [-1]], [[[2]], [[-2]]])]
-    [(2, 1), (2, 1, 1)]
-    """
+    """Return both as finite float64 arrays with matching shapes, or raise."""
     w = vectors(weight, "weights (..., C, d)", 2)
     h = vectors(features, "features (..., C, N, d)", 3)
     if w.shape[-2] != h.shape[-3] or w.shape[-1] != h.shape[-1] or w.shape[-2] < 2:

@@ -45,13 +45,6 @@ class WorstCaseProblem:
     """One constrained problem: its bounds, and the classes that keep several samples.
 
     At the optimum the loss is m and all pairs of classes have the cosine -1/(C-1).
-
-    >>> search = make_problem(3, 2.0, 0.1, 1, None, 2)
-    >>> etf = search.optimum()
-    >>> abs(search.excess_and_gradient(etf)[0]) < 1e-15
-    True
-    >>> round(search.cosine_and_gradient(etf)[0], 12)
-    -0.5
     """
 
     num_classes: int
@@ -79,11 +72,9 @@ class WorstCaseProblem:
 
     @property
     def size(self) -> int:
-        """Number of unknowns."""
         return (self.num_classes + len(self.labels)) * self.dim
 
     def split(self, point: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return W and the rows of H."""
         rows = point.reshape(-1, self.dim)
         return rows[: self.num_classes], rows[self.num_classes :]
 
@@ -112,7 +103,6 @@ class WorstCaseProblem:
         return float(self.weights @ loss) - self.lowest, gradient
 
     def fits(self, point: FloatArray) -> bool:
-        """Whether the loss is within its bound."""
         return self.excess_and_gradient(point)[0] <= self.excess
 
     def norm_slack(self, point: FloatArray) -> FloatArray:
@@ -152,11 +142,7 @@ class WorstCaseProblem:
 def make_problem(
     num_classes: int, product: float, excess: float, per_class: int, dim: int | None, free: int
 ) -> WorstCaseProblem:
-    """Return the problem, or raise if its sizes or bounds are impossible.
-
-    >>> make_problem(3, 2.0, 0.1, 2, None, 1).labels.tolist()
-    [0, 0, 1, 2]
-    """
+    """Return the problem, or raise if its sizes or bounds are impossible."""
     size = num_classes + 1 if dim is None else dim
     if num_classes < 2 or per_class < 1 or size < num_classes - 1:
         raise DataError(
@@ -218,10 +204,6 @@ def worst_intra(
 
     Source: pan2023, Thm 2.3.1 (its true worst case)
     Range: [0, 1]; an upper bound on what any guarantee can promise. 1 - intra = Θ(excess).
-
-    >>> result = worst_intra(3, 2.0, 1e-3, starts=2)
-    >>> result.feasible, 0.97 < result.value < 0.98
-    (True, True)
     """
     search = make_problem(num_classes, product, excess, per_class, dim, 1)
     return _solve(search, 1.0, starts, seed)
@@ -245,10 +227,6 @@ def worst_inter(
     Source: pan2023, Thm 2.3.1 (its true worst case)
     Range: [-1/(C-1), 1]; a lower bound on any guarantee. inter + 1/(C-1) = Θ(sqrt(excess)), for
     two classes Θ(excess).
-
-    >>> result = worst_inter(3, 2.0, 1e-3, per_class=1, starts=2)
-    >>> result.feasible, -0.5 < result.value < -0.3
-    (True, True)
     """
     search = make_problem(num_classes, product, excess, per_class, dim, 2)
     return _solve(search, -1.0, starts, seed)

@@ -35,11 +35,7 @@ DIRECTION = np.array(
 
 
 def example_problem() -> Problem:
-    """Return the problem of Example 3.1: four classes, one sample each, d = 4, the sum loss.
-
-    >>> example_problem().shape
-    (8, 4)
-    """
+    """Return the problem of Example 3.1: four classes, one sample each, d = 4, the sum loss."""
     return Problem(num_classes=4, per_class=1, dim=4, reduction="sum")
 
 
@@ -57,11 +53,7 @@ def example_point(scale: float = 1.0) -> Array:
 
 
 def off_ray(theta: Array) -> float:
-    """Return the sine of the angle between a point and the ray of Example 3.1.
-
-    >>> off_ray(example_point(3.0))
-    0.0
-    """
+    """Return the sine of the angle between a point and the ray of Example 3.1."""
     ray = example_point(1.0)
     ray /= np.linalg.norm(ray)
     along = float(np.vdot(theta, ray)) * ray
@@ -69,11 +61,7 @@ def off_ray(theta: Array) -> float:
 
 
 def off_plane(theta: Array) -> float:
-    """Return the third singular value of a point over the first, 0 if W and H span a plane.
-
-    >>> off_plane(example_point(3.0)) < 1e-15
-    True
-    """
+    """Return the third singular value of a point over the first, 0 if W and H span a plane."""
     values = np.linalg.svd(theta, compute_uv=False)
     return float(values[2] / values[0])
 
@@ -123,10 +111,6 @@ def run_escape(
     of classifier rows. Descent therefore never leaves the span of the rows of W and H. At this
     point the span is a plane, but an ETF of four classes needs three dimensions. Stochastic
     descent, which the paper recommends, cannot reach it; noise in all coordinates can.
-
-    >>> runs = run_escape(steps=300, noisy_steps=300)
-    >>> off_ray(runs.stuck.theta) < 1e-12, off_ray(runs.noisy.theta) > 0.05
-    (True, True)
     """
     problem, start = example_problem(), example_point(scale)
     batches, noise_only = Disturbance(batch=1, seed=seed), Disturbance(noise=noise, seed=seed)
@@ -191,11 +175,7 @@ class Examination:
 def find_point(
     path: Path | None, example: str | None, *, scale: float = 1.0, reduction: Reduction = "sum"
 ) -> Subject:
-    """Return the point of a file or of an example of the paper.
-
-    >>> find_point(None, "3.1").theta.shape
-    (8, 4)
-    """
+    """Return the point of a file or of an example of the paper."""
     if (path is None) == (example is None):
         given = "neither" if path is None else "both"
         raise NclabError(f"Expected either a POINT file or --example {EXAMPLE}, got {given}.")
@@ -212,14 +192,7 @@ def find_point(
 
 
 def read_point(path: Path, reduction: Reduction = "sum") -> Subject:
-    """Read W, H and optional labels from a file; without labels H must be ordered by class.
-
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "point.npz"
-    >>> np.savez(file, W=np.eye(2), H=np.eye(2))
-    >>> read_point(file).problem.per_class
-    1
-    """
+    """Read W, H and optional labels from a file; without labels H must be ordered by class."""
     arrays = read_arrays(path)
     W = np.asarray(pick(arrays, WEIGHT, path), dtype=np.float64)
     H = np.asarray(pick(arrays, FEATURES, path), dtype=np.float64)
@@ -253,21 +226,13 @@ def _class_order(labels: Any, classes: int, rows: int) -> Any:
 
 
 def examine(subject: Subject) -> Examination:
-    """Classify a point and search for a direction of descent.
-
-    >>> examine(find_point(None, "3.1")).landscape.kind.value
-    'strict saddle'
-    """
+    """Classify a point and search for a direction of descent."""
     landscape = classify(subject.problem, subject.theta)
     return Examination(subject, landscape, escape(subject.problem, subject.theta))
 
 
 def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
-    """Return the samples of the runs by name; the last run continues the time of the noisy run.
-
-    >>> list(escape_samples(run_escape(steps=20, noisy_steps=20)))
-    ['stuck', 'stochastic', 'noisy', 'settled']
-    """
+    """Return the samples of the runs by name; the last run continues the time of the noisy run."""
     samples = {
         name: [sample.to_dict() for sample in run.samples] for name, run in vars(runs).items()
     }
@@ -281,11 +246,7 @@ def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
 
 
 def slice_below(subject: Subject) -> tuple[Array, Array]:
-    """Return a `sphere_slice` along eigenvectors of a small and of a larger eigenvalue.
-
-    >>> slice_below(find_point(None, "3.1"))[1].shape
-    (61, 61)
-    """
+    """Return a `sphere_slice` along eigenvectors of a small and of a larger eigenvalue."""
     count = min(64, subject.theta.size - 1)
     vectors = smallest_eigenpairs(subject.problem, subject.theta, count=count).vectors
     return sphere_slice(subject.problem, subject.theta, vectors[[0, -1]])

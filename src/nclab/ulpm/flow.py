@@ -86,11 +86,7 @@ def flow(
 
 
 def flow_schedule(log_time: float, *, count: int = 60) -> list[float]:
-    """Return log times from t = 0.1 to the last one, evenly spaced in log log t.
-
-    >>> [round(time, 3) for time in flow_schedule(100.0, count=4)]
-    [-2.303, 3.929, 21.356, 100.0]
-    """
+    """Return log times from t = 0.1 to the last one, evenly spaced in log log t."""
     first = min(math.log1p(0.1), _log1p_exp(log_time))
     points = np.geomspace(1 + first, 1 + _log1p_exp(log_time), count) - 1
     return [_log_expm1(float(point)) for point in points]

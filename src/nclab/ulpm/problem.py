@@ -61,7 +61,6 @@ class Problem:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of a point, (C + CN, d)."""
         return self.num_classes + self.samples, self.dim
 
     @property
@@ -122,11 +121,7 @@ class Problem:
         return point
 
     def initial(self, *, scale: float = 0.1, seed: int = 0) -> Array:
-        """Return a point of independent normal numbers with standard deviation `scale`, W first.
-
-        >>> print(Problem(5, 10, 20).initial(scale=1.0)[0, 0])
-        0.1257302210933933
-        """
+        """Return a point of independent normal numbers with standard deviation `scale`, W first."""
         if not (math.isfinite(scale) and scale > 0):
             raise NclabError(f"Expected a positive scale, got {scale}.")
         if scale > HUGE:
@@ -136,7 +131,6 @@ class Problem:
 
 
 def as_problem(value: object) -> Problem:
-    """Return the value if it is a `Problem`; raise otherwise."""
     if not isinstance(value, Problem):
         raise NclabError(f"Expected a ulpm.Problem(num_classes, per_class, dim), got {value!r}.")
     return value
@@ -154,11 +148,6 @@ def logit_gradient(problem: Problem, theta: Array, share: Array | None = None) -
     """Return log L and its derivative with respect to the logits, the basis of all quantities.
 
     `share` (CN,) are weights of the samples; by default all weights equal `problem.share`.
-
-    >>> problem = Problem(2, 1, 1, "sum")
-    >>> loss, weights = logit_gradient(problem, np.array([[1.0], [-1.0], [500.0], [-500.0]]))
-    >>> round(loss, 6), weights.round(9).tolist()
-    (-999.306853, [[-0.5, 0.5], [0.5, -0.5]])
     """
     W, H = problem.split(theta)
     logits = W @ H.T  # (C, CN): reductions over classes then run along rows.
@@ -214,10 +203,6 @@ def log_gradient(problem: Problem, theta: Array) -> LogGradient:
     $$\nabla\log L = \nabla L / L$$
 
     Source: ji2022, Eq. (4)
-
-    >>> problem = Problem(2, 1, 1, "sum")
-    >>> log_gradient(problem, np.array([[1.0], [-1.0], [500.0], [-500.0]])).gradient.ravel()
-    array([-500.,  500.,   -1.,    1.])
     """
     W, H = problem.split(theta)
     value, weights = logit_gradient(problem, theta)
@@ -305,22 +290,13 @@ def invariants(problem: Problem, theta: Array) -> Invariants:
     $$W^TW - HH^T,\qquad \sum_k w_k$$
 
     Source: ji2022, Eq. (4) (a property of its flow that the paper does not state)
-
-    >>> balance, row_sum = invariants(Problem(2, 1, 1), np.array([[1.0], [3.0], [1.0], [2.0]]))
-    >>> balance.tolist(), row_sum.tolist()
-    ([[5.0]], [4.0])
     """
     W, H = problem.split(theta)
     return Invariants(W.T @ W - H.T @ H, W.sum(0))
 
 
 def invariant_drift(before: Invariants, after: Invariants) -> float:
-    """Return the largest relative change of the two invariants, in Frobenius norm.
-
-    >>> before = Invariants(np.array([[2.0]]), np.array([1.0]))
-    >>> invariant_drift(before, Invariants(np.array([[2.5]]), np.array([1.0])))
-    0.25
-    """
+    """Return the largest relative change of the two invariants, in Frobenius norm."""
     drifts = []
     for old, new in zip(before, after, strict=True):
         size, change = float(np.linalg.norm(old)), float(np.linalg.norm(new - old))

@@ -31,9 +31,6 @@ def optimal_value(problem: Problem) -> float:
 
     Source: ji2022, Thm 3.2 (its value: Lemma 3.1 with margin 1)
     Range: [1, inf).
-
-    >>> optimal_value(Problem(3, 4, 2))
-    4.0
     """
     return (problem.num_classes - 1) * math.sqrt(problem.per_class)
 
@@ -137,10 +134,6 @@ def alignment(problem: Problem, theta: Array) -> float:
 
     Source: ji2022, Lemma 3.2 (with -grad L; printed without the minus)
     Range: [-1, 1]; tends to 1 along gradient flow.
-
-    >>> problem = Problem(3, 1, 2)
-    >>> round(alignment(problem, optimal_point(problem)), 12)
-    1.0
     """
     return approximate_kkt(problem, theta).alignment
 
@@ -218,11 +211,6 @@ def margin_gradient(problem: Problem, theta: Array, multipliers: Array) -> Array
     """Return the sum of multiplier times gradient of the margin over all constraints.
 
     The result has the shape of theta.
-
-    >>> problem = Problem(2, 1, 1)
-    >>> point = problem.join([[1.0], [-1.0]], [[2.0], [-2.0]])
-    >>> margin_gradient(problem, point, np.array([[0.0, 1.0], [0.0, 0.0]])).ravel().tolist()
-    [2.0, -2.0, 2.0, 0.0]
     """
     W, H = problem.split(theta)
     weights = -multipliers
@@ -302,10 +290,6 @@ def ray_value(problem: Problem, theta: Array) -> float:
 
     Source: ji2022, Remark 3.1 (with power 1 of the margin; printed with power 1/2)
     Range: [(C - 1) sqrt(N), inf).
-
-    >>> problem = Problem(3, 4, 2)
-    >>> round(ray_value(problem, 5 * optimal_point(problem)), 12)
-    4.0
     """
     square = float((theta**2).sum())
     return square / (2 * smallest_margin(problem, theta))

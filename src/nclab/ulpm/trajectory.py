@@ -78,14 +78,7 @@ class Sample:
 
 
 def quantities(problem: Problem, theta: Array) -> dict[str, float]:
-    """Return the margins and the four quantities of ji2022, Sec. 4, from nclab's metrics.
-
-    >>> problem = Problem(2, 1, 1)
-    >>> point = problem.join([[1.0], [-1.0]], [[2.0], [-2.0]])
-    >>> values = quantities(problem, point)
-    >>> values["margin"], values["normalised_margin"], values["nc3_self_duality"]
-    (4.0, 0.8, 0.0)
-    """
+    """Return the margins and the four quantities of ji2022, Sec. 4, from nclab's metrics."""
     weight, features = (torch.from_numpy(part) for part in problem.split(theta))
     labels = torch.from_numpy(problem.labels)
     moments = ClassMoments(problem.num_classes, problem.dim)

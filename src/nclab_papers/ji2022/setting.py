@@ -54,7 +54,7 @@ def _layer_peeled(preset: str) -> Numbers:
     "optimum.",
     "ji2022, Eq. (1) “is the only global optimum of the LPM objective”",
     gather=_layer_peeled,
-    code="nclab.theory.certificates.scores.deviation_upper",
+    code="nclab.theory.certificates.norms_and_loss.deviation_upper",
 )
 def eq_1(numbers: Numbers) -> Finding:
     bounds = [row["deviation"] for row in numbers["rows"]]

@@ -14,7 +14,7 @@ from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import draws, judge_statement, relative_error, tally, with_hand_check
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
-from nclab.theory.certificates.scores import excess_to_leave
+from nclab.theory.certificates.norms_and_loss import excess_to_leave
 from nclab.theory.layer_peeled import FloatArray, g, wrong_probability
 from nclab.theory.statements import ROUNDING, Inequality, norms, sample_losses, vectors
 from nclab_papers.pan2023.data_sets import lowest_loss, networks

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nclab.theory.targets.squared_error import shrunk
+from nclab.theory.targets.closed_forms import shrunk
 from nclab_papers.sukenik2024 import descent
 from nclab_papers.sukenik2024.descent import Model, descend, evaluate
 

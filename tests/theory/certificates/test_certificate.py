@@ -15,12 +15,15 @@ import torch
 from nclab.errors import DataError
 from nclab.measurement.arrays import measure_features
 from nclab.metrics.cross_entropy import g
-from nclab.theory.certificates.alignment import alignment_lower
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.inter import WorstPair, mean_cosine_upper
-from nclab.theory.certificates.intra import intra_lower, sharp_holds
-from nclab.theory.certificates.norms_and_loss import NormsAndLoss, norms_and_loss
-from nclab.theory.certificates.scores import excess_to_leave, score_range
+from nclab.theory.certificates.norms_and_loss import (
+    NormsAndLoss,
+    excess_to_leave,
+    norms_and_loss,
+    score_range,
+)
+from nclab.theory.certificates.one_class import alignment_lower, intra_lower, sharp_holds
 from nclab.theory.certificates.theorem_constants import asymptotic_constants
 from nclab.theory.layer_peeled import g_inverse, g_prime
 from nclab.theory.worst_case import worst_inter, worst_intra

@@ -15,7 +15,6 @@ from nclab.theory.certificates.count_aware import (
     bounds_from_probabilities,
     count_aware_bounds,
     residual_bound,
-    residual_objective,
 )
 from nclab.theory.layer_peeled import g_inverse
 
@@ -28,7 +27,7 @@ def test_no_network_violates_a_bound(networks: int) -> None:
     slacks = bench["attack"](networks, seed=5)
     assert slacks.networks >= networks
     assert not slacks.violations
-    assert len(slacks.checks) == 10
+    assert len(slacks.checks) == 9
 
 
 def test_the_attack_detects_a_wrong_bound() -> None:
@@ -58,17 +57,13 @@ def test_a_loss_that_zero_features_reach_guarantees_nothing() -> None:
 
 
 def test_residuals_of_the_optimum_are_tight() -> None:
-    """One pass over the samples of the optimum proves its objective."""
+    """One pass over the samples of the optimum proves its loss."""
     counts = [10, 10, 10, 1, 1, 1]
     optimum = nclab.target(counts=counts, weight_decay=(0.02, 0.02))
     labels = torch.repeat_interleave(torch.arange(6), torch.tensor(counts))
     q = torch.softmax(optimum.logits, 0)[:, labels]
     residual = q - torch.eye(6).double()[:, labels]
     entropy = float(-(q * q.log()).sum(0).mean())
-    proved = residual_objective(residual @ residual.T, entropy, 33, 0.02)
-    assert optimum.objective is not None
-    assert proved == pytest.approx(optimum.objective, rel=1e-6)
-    assert proved <= optimum.objective * (1 + 1e-12)
     norm = math.sqrt(
         float(optimum.classifier_gram.trace())
         * float(optimum.mean_gram.diagonal() @ optimum.counts)

@@ -20,8 +20,7 @@ from nclab.theory.certificates.fraction_of_pairs import (
     least_rise,
     pairs_upper,
 )
-from nclab.theory.certificates.norms_and_loss import norms_and_loss
-from nclab.theory.certificates.scores import norm_range, norm_ratio
+from nclab.theory.certificates.norms_and_loss import norm_range, norm_ratio, norms_and_loss
 from nclab.theory.certificates.theorem_constants import asymptotic_constants
 from nclab.theory.layer_peeled import FloatArray, g
 

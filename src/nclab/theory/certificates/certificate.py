@@ -109,13 +109,7 @@ class Certificate(Printed):
         }
 
     def to_record(self) -> dict[str, Any]:
-        """Return the part that a record keeps: valid bounds, and why others are not valid.
-
-        >>> import nclab
-        >>> record = nclab.certify(4, 1.8, 1.8, 0.05, pairs=False).to_record()
-        >>> 0 < record["alignment_lower"] < 1, record["inter_upper"], record["reasons"].keys()
-        (True, None, dict_keys(['inter_upper', 'thesis_intra_lower']))
-        """
+        """Return the part that a record keeps: valid bounds, and why others are not valid."""
         bounds = {name: getattr(self, name) for name in RECORDED}
         counted: dict[str, Any] = {}
         if self.count_aware is not None:
@@ -138,12 +132,7 @@ class Certificate(Printed):
         return certificate_table(self)
 
     def to_frame(self) -> "DataFrame":
-        """Return a pandas table of every bound: value, whether it is valid, reason and source.
-
-        >>> import nclab
-        >>> nclab.certify(4, 1.8, 1.8, 0.05).to_frame().loc["intra_lower", "valid"]
-        np.True_
-        """
+        """Return a pandas table of every bound: value, whether it is valid, reason and source."""
         return as_frame(self.to_dict()["bounds"].values(), index=list(self.to_dict()["bounds"]))
 
 
@@ -215,12 +204,7 @@ excess 0.0325
 
 
 def in_words(certificate: Certificate) -> str:
-    """Return sentences that say what the certificate guarantees.
-
-    >>> from nclab.theory.certificates.certification import certify
-    >>> print(in_words(certify(10, 2.0, 2.5, 2.0)))
-    At this loss no single class is guaranteed anything: a whole class could be lost.
-    """
+    """Return sentences that say what the certificate guarantees."""
     alignment = _valid_value(certificate.fraction_alignment_lower)
     text = NO_CLASS if alignment is None else _class_sentences(certificate, alignment)
     by_class, by_samples = certificate.class_intra_lower, certificate.count_aware
@@ -239,12 +223,10 @@ def in_words(certificate: Certificate) -> str:
 
 
 def _valid_value(bound: Bound) -> float | None:
-    """Return the number of a valid bound, or None."""
     return bound.value if bound.valid else None
 
 
 def _class_sentences(certificate: Certificate, alignment: float) -> str:
-    """Return what holds for every class, or for a share of the classes and pairs."""
     share = _percent(certificate.fraction)
     subject = "Every class" if certificate.fraction == 1 else f"{share} of the classes"
     text = f"{subject}: the mean feature has cosine at least {_down(alignment)} with its classifier"
@@ -264,7 +246,6 @@ def _class_sentences(certificate: Certificate, alignment: float) -> str:
 
 
 def _rows(certificate: Certificate, measured: Mapping[str, float | None] | None) -> list[_Row]:
-    """Return the rows of the table."""
 
     def measured_text(name: str) -> str:
         return number(measured.get(name), near=1.0) if measured is not None else ""

@@ -2,21 +2,33 @@
 
 import math
 from dataclasses import replace
-from typing import Unpack, cast
+from typing import TypedDict, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nclab.errors import DataError
-from nclab.theory.certificates.alignment import alignment_lower
 from nclab.theory.certificates.certificate import Certificate
-from nclab.theory.certificates.class_bounds import ClassArrays, CountedArrays, class_bounds
 from nclab.theory.certificates.count_aware import count_aware_bounds
 from nclab.theory.certificates.fraction_of_pairs import pairs_upper
 from nclab.theory.certificates.inter import MeanCosineProof, inter_from_means, mean_cosine_upper
-from nclab.theory.certificates.intra import IntraBound, intra_lower, jensen_intra
-from nclab.theory.certificates.norms_and_loss import Bound, NormsAndLoss, as_number, norms_and_loss
-from nclab.theory.certificates.scores import deviation_upper, excess_to_leave
+from nclab.theory.certificates.norms_and_loss import (
+    Bound,
+    NormsAndLoss,
+    as_number,
+    bias_shift,
+    deviation_upper,
+    excess_to_leave,
+    norms_and_loss,
+)
+from nclab.theory.certificates.one_class import (
+    IntraBound,
+    alignment_lower,
+    class_alignment_lower,
+    class_intra_lower,
+    intra_lower,
+    jensen_intra,
+)
 from nclab.theory.certificates.theorem_constants import (
     ThesisBounds,
     asymptotic_constants,
@@ -30,6 +42,28 @@ LOST = "the loss is high enough for a class to be lost entirely"
 APART = "the class means are apart, but single features may not be"
 NOT_SEARCHED = "not searched"
 EXPLICIT = "pan2023, Thm 2.3.1 (explicit constants)"
+AGREEMENT = 1e-4
+"""Largest relative difference between the class arrays and their totals."""
+
+
+class ClassArrays(TypedDict, total=False):
+    """Losses and norms of every class; pass all three or none."""
+
+    class_losses: ArrayLike | None
+    """(C,) mean cross-entropy."""
+    class_alphas: ArrayLike | None
+    """(C,) rms feature norm."""
+    class_betas: ArrayLike | None
+    """(C,) norm of the centred classifier row."""
+
+
+class CountedArrays(ClassArrays, total=False):
+    """Class arrays, with the counts and targets that a mean over samples needs."""
+
+    counts: ArrayLike | None
+    """(C,) number of samples of every class."""
+    targets: ArrayLike | None
+    """(C, C) soft targets, one column per class; hard targets by default."""
 
 
 def certify(
@@ -105,7 +139,6 @@ def _certificate(
     *,
     pairs: bool,
 ) -> Certificate:
-    """Return the certificate of a mean over classes."""
     rho = alignment_lower(inputs)
     intra = intra_lower(inputs, rho)
     route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
@@ -152,7 +185,6 @@ def _certificate(
 def _fraction_means(
     inputs: NormsAndLoss, delta: float, rho: float, intra: IntraBound
 ) -> tuple[Bound, Bound]:
-    """Return the bounds on alignment and intra-class cosine of most classes."""
     excluded = math.floor(delta * inputs.num_classes + 1e-9)
     some_rho = max(rho, alignment_lower(inputs, excluded))
     some_intra = max(intra.value, float(jensen_intra(some_rho)))
@@ -183,7 +215,6 @@ def _class_means(
 def _inter(
     inputs: NormsAndLoss, rho: float, intra: float, pairs: bool
 ) -> tuple[Bound, MeanCosineProof | None]:
-    """Return the bound on the inter-class cosine of every pair, and its proof."""
     proof, value, reason = None, None, ""
     if rho <= 0:
         reason = LOST
@@ -232,3 +263,81 @@ def _thesis_inter(bounds: ThesisBounds) -> Bound:
 def _bound(value: float, reason: str, source: str) -> Bound:
     """Return a lower bound that is valid if it is above 0."""
     return Bound(float(value), "" if value > 0 else reason, source)
+
+
+def class_bounds(
+    inputs: NormsAndLoss,
+    alpha: float,
+    beta: float,
+    *,
+    class_losses: ArrayLike | None = None,
+    class_alphas: ArrayLike | None = None,
+    class_betas: ArrayLike | None = None,
+) -> tuple[FloatArray, FloatArray] | None:
+    r"""Return lower bounds on alignment and intra-class cosine of every class, or None.
+
+    The result is None if no class arrays are given.
+
+    $$\rho_c \ge \frac{g^{-1}(L_c)-\dot b_c}{\alpha_c\beta_c},\qquad \mathrm{intra}_c \ge R_c^2$$
+
+    Source: pan2023, Thm 2.3.1
+    Range: [-1, 1]^C and [0, 1]^C.
+    """
+    arrays = {
+        "class_losses": class_losses,
+        "class_alphas": class_alphas,
+        "class_betas": class_betas,
+    }
+    absent = [name for name, values in arrays.items() if values is None]
+    if len(absent) == 3:
+        return None
+    if absent:
+        raise DataError(
+            "Expected class_losses, class_alphas and class_betas together, or none of them; "
+            f"{absent[0]} is missing."
+        )
+    losses, alphas, betas = (
+        _class_array(name, values, inputs.num_classes) for name, values in arrays.items()
+    )
+    _agree("class_losses", float(losses.mean()), "loss", inputs.loss)
+    _agree("class_alphas", math.sqrt(float((alphas**2).mean())), "alpha", float(alpha))
+    rms = math.sqrt(float((betas**2).mean()))
+    if rms > beta * (1 + AGREEMENT):
+        raise DataError(
+            f"Expected class_betas with rms at most beta = {beta:.6g}, got {rms:.6g}. "
+            "They are the norms of the centred rows."
+        )
+    shift = bias_shift(inputs)
+    products = alphas * betas
+    best = class_alignment_lower(inputs.num_classes, losses, products, shift=shift, clip=False)
+    if (best > 1 + 1e-6).any():
+        c = int(np.argmax(best))
+        raise DataError(
+            f"Loss {losses[c]:.6g} of class {c} contradicts its norms: {alphas[c]:.6g} * "
+            f"{betas[c]:.6g} allows no loss so small. Pass bias_norm if the classifier has a bias."
+        )
+    rho = np.minimum(best, 1.0)
+    return rho, class_intra_lower(inputs.num_classes, losses, products, rho, shift=shift)[0]
+
+
+def _class_array(name: str, values: ArrayLike | None, num_classes: int) -> FloatArray:
+    """Return the array as finite non-negative float64 of shape (C,), or raise."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"Expected {name} as numbers, got {values!r}.") from error
+    if array.shape != (num_classes,):
+        raise DataError(f"Expected {name} of shape ({num_classes},), got {array.shape}.")
+    valid = np.isfinite(array) & (array >= 0)
+    if not valid.all():
+        bad = int(np.argmin(valid))
+        raise DataError(f"Expected finite {name} >= 0, got {array[bad]} for class {bad}.")
+    return array
+
+
+def _agree(name: str, mean: float, total_name: str, total: float) -> None:
+    if abs(mean - total) > AGREEMENT * total:
+        raise DataError(
+            f"Expected {name} that average to {total_name} = {total:.6g}, got {mean:.6g}. "
+            "All classes have equal weight, whatever their counts."
+        )

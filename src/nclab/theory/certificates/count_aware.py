@@ -66,33 +66,8 @@ def residual_bound(
 
     This holds for any distributions q, such as the network's probabilities, any counts, and hard,
     soft or noisy targets. One pass over the data gives the C x C moment S and the mean entropy.
-
-    >>> residual_bound([[0.5, -0.5], [-0.5, 0.5]], math.log(2), 2, 0.0) == math.log(2)
-    True
     """
     return mean_entropy - _steepest(moment, samples) * product
-
-
-def residual_objective(
-    moment: ArrayLike | Tensor,
-    mean_entropy: float,
-    samples: int,
-    weight: float,
-    *,
-    target_entropy: float = 0.0,
-) -> float:
-    r"""Return a lower bound on the objective if `weight` is the mean of the two weight decays.
-
-    The mean is geometric.
-
-    $$J \ge k\operatorname{mean}H(q) + (1-k)\operatorname{mean}H(T),\qquad
-    k = \min\Bigl(1, \frac{nt}{\sqrt{\lambda_{\max}(S)}}\Bigr)$$
-
-    >>> residual_objective([[0.5, -0.5], [-0.5, 0.5]], math.log(2), 2, 1.0) == math.log(2)
-    True
-    """
-    scale = min(1.0, weight / max(_steepest(moment, samples), 1e-300))
-    return scale * mean_entropy + (1 - scale) * target_entropy
 
 
 def _steepest(moment: ArrayLike | Tensor, samples: int) -> float:
@@ -238,7 +213,6 @@ def count_aware_bounds(
 
 
 def _bounds(loss: float, lowest: float, ratio: float, reason: str) -> CountAwareBounds:
-    """Return the bounds for a smallest loss and a ratio of norms; 0 or less has the reason."""
     rho = min(max(ratio, 0.0), 1.0)
     reason = "" if rho > 0 else reason
     return CountAwareBounds(
@@ -275,7 +249,6 @@ def _needed(program: Program, loss: float) -> float:
 
 
 def _proved(program: Program, optimum: Optimum) -> float:
-    """Return the dual bound less its rounding error."""
     bound = max(optimum.lower, lower_bound(program, optimum.point))
     return bound * (1 - 1e-14) - ROUNDING * (1 + math.log(float(program.sizes.sum())))
 

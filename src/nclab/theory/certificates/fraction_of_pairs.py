@@ -13,11 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nclab.theory.certificates.alignment import alignment_lower
 from nclab.theory.certificates.inter import inter_from_means
-from nclab.theory.certificates.intra import intra_lower
-from nclab.theory.certificates.norms_and_loss import NormsAndLoss
-from nclab.theory.certificates.scores import deviation_upper, norm_ratio
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss, deviation_upper, norm_ratio
+from nclab.theory.certificates.one_class import alignment_lower, intra_lower
 from nclab.theory.layer_peeled import FloatArray, wrong_probability
 
 HALVINGS = 27
@@ -34,12 +32,7 @@ SMALL = 1e-3
 
 @dataclass(frozen=True)
 class GraphGroups:
-    """All graphs with a given number of edges on the classes, grouped by their degrees.
-
-    >>> graphs = graphs_with(10, 5)
-    >>> graphs.least[:2], graphs.degree[:2]
-    (array([10., 12.]), array([1., 2.]))
-    """
+    """All graphs with a given number of edges on the classes, grouped by their degrees."""
 
     edges: int
     least: FloatArray
@@ -92,12 +85,6 @@ def least_rise(
 
     Source: pan2023, Thm 2.3.1
     Range: real; -inf if nothing is proved.
-
-    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
-    >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.05)
-    >>> rise = least_rise(inputs, graphs_with(10, 5), -0.0574, FeatureSpread(1.0, None))
-    >>> round(rise, 6)
-    0.0001
     """
     classes, product, k = inputs.num_classes, inputs.product, graphs.edges
     deviation = cosine + 1 / (classes - 1)
@@ -257,7 +244,6 @@ def _row_sum_norm(
 
 
 def _one_minus_root(x: FloatArray) -> FloatArray:
-    """Return 1 - sqrt(1 - x)."""
     return np.asarray(x / (1 + np.sqrt(1 - x)))
 
 

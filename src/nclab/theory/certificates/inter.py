@@ -75,7 +75,6 @@ class WorstPair:
             self.etf[half + 10] = scale
 
     def starts(self, relative: float) -> Iterator[FloatArray]:
-        """Yield the simplex ETF with noise that grows from start to start."""
         rng = np.random.default_rng(0)
         scale = math.sqrt(self.product)
         for index in range(STARTS):
@@ -99,12 +98,10 @@ class WorstPair:
         return share1 * loss1 + share2 * loss2, np.array(slope1 + slope2)
 
     def cosine(self, x: FloatArray) -> float:
-        """Return the cosine of the two class means."""
         pair, sign = self.pair @ x**2, self.sign @ x**2
         return float((pair - sign) / (pair + sign))
 
     def cosine_slope(self, x: FloatArray) -> FloatArray:
-        """Return the gradient of the cosine."""
         pair, sign = self.pair @ x**2, self.sign @ x**2
         return 4 * x * (self.pair * sign - self.sign * pair) / (pair + sign) ** 2
 
@@ -256,7 +253,6 @@ class WorstPair:
         return math.sqrt(2 * pair**2 + self.others * other**2)
 
     def logits(self, x: FloatArray) -> FloatArray:
-        """Return the six distinct logits."""
         return np.asarray(self.forms @ x @ x)
 
 
@@ -302,11 +298,6 @@ def mean_cosine_upper(inputs: NormsAndLoss) -> MeanCosineProof | None:
 
     Source: pan2023, Thm 2.3.1
     Range: [-1/(C-1), 0], or None if no cosine <= 0 can be proved.
-
-    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
-    >>> proof = mean_cosine_upper(norms_and_loss(10, 2.0, 2.5, 0.0342017 + 1e-5))
-    >>> round(proof.cosine, 3)
-    -0.073
     """
     if inputs.optimal_loss < SMALLEST:
         return None
@@ -334,9 +325,6 @@ def inter_from_means(cosine: float, alignment: float, intra: float) -> float:
 
     Source: pan2023, Lemma 2.4.6
     Range: [-1, inf). The printed lemma is corrected, see docs/certificates.md.
-
-    >>> round(inter_from_means(-0.1, 0.999, 0.998001), 4)
-    -0.0958
     """
     spread = math.sqrt(max(1 / alignment**2 - 1, 0.0) * max(1 - intra, 0.0))
     return max(cosine, cosine * alignment**2) + 2 * spread

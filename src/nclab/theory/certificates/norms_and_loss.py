@@ -1,13 +1,27 @@
-"""Checked inputs of every certificate, and the type of one guaranteed bound."""
+"""Checked inputs of every certificate, and the ranges of scores and norms that they allow."""
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nclab.errors import DataError
 from nclab.metrics.cross_entropy import optimal_loss
+from nclab.theory.layer_peeled import FloatArray, g_rise, g_rise_inverse
+
+TOLERANCE = 1e-6
+"""Largest shortfall of a loss below the optimal loss, relative to it, that counts as rounding."""
+SMALLEST_PRODUCT = 1e-100
+"""Smallest product of norms; the squares of smaller ones underflow."""
+MOST_CLASSES = 10**9
+"""Largest number of classes for which products with it keep their digits."""
+ZOOMS = 5
+COARSE = 3
+"""Zooms over the end itself, which is rounded outwards; the other classifier norm has `ZOOMS`."""
+POINTS = 25
 
 
 @dataclass(frozen=True)
@@ -33,16 +47,6 @@ class Bound:
         return {"value": self.value, "valid": self.valid, **vars(self)}
 
 
-TOLERANCE = 1e-6
-"""Largest shortfall of a loss below the optimal loss, relative to it, that counts as rounding."""
-
-SMALLEST_PRODUCT = 1e-100
-"""Smallest product of norms; the squares of smaller ones underflow."""
-
-MOST_CLASSES = 10**9
-"""Largest number of classes for which products with it keep their digits."""
-
-
 @dataclass(frozen=True)
 class NormsAndLoss:
     """Checked inputs of every certificate, with the excess loss widened by rounding."""
@@ -64,11 +68,7 @@ class NormsAndLoss:
 
 
 def as_number(name: str, value: object) -> float:
-    """Return the value as a finite float, or raise an error that shows the value.
-
-    >>> as_number("alpha", 2)
-    2.0
-    """
+    """Return the value as a finite float, or raise an error that shows the value."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError) as error:
@@ -87,10 +87,6 @@ def norms_and_loss(
 
     Source: pan2023, Thm 2.3.1
     Range: excess >= 0.
-
-    >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.0352017)
-    >>> round(inputs.optimal_loss, 6), round(inputs.excess, 6)
-    (0.034202, 0.001)
     """
     if as_number("a number of classes", num_classes) % 1 or not 2 <= num_classes <= MOST_CLASSES:
         raise DataError(
@@ -122,3 +118,145 @@ def norms_and_loss(
     return NormsAndLoss(
         int(num_classes), product, best, max(excess, 0.0) + float(padding), float(bias_norm)
     )
+
+
+def deviation_upper(inputs: NormsAndLoss) -> float:
+    r"""Return the bound D on how far weights and features are from being proportional.
+
+    $$\sum_c \tfrac1N\sum_i \|\sqrt\tau\,\dot w_c - h_{c,i}/\sqrt\tau\|^2 \le 2D,\qquad
+    D = C\alpha\beta-\sum_c \dot w_c\cdot\tilde h_c \le
+    (C-1)\log\bigl(1+\tfrac{e^\varepsilon-1}{\pi}\bigr) \le \tfrac{(C-1)\,\varepsilon}{\pi}$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: [0, inf); 0 at collapse. tau = alpha / beta; a bias changes nothing.
+    """
+    step = g_rise_inverse(np.array(inputs.excess), inputs.num_classes, inputs.product)
+    return -inputs.num_classes * float(step)
+
+
+@lru_cache(maxsize=64)
+def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
+    r"""Return the range of the inner product of one class's row and mean feature.
+
+    $$\tfrac1C\bigl[g(x)+(C-1)\,g\bigl(\tfrac{CA-x}{C-1}\bigr)\bigr] \le L,\qquad
+    |s-x| \le \|\dot b\|\sqrt{(C-1)/C}$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: an interval around alpha * beta.
+    """
+    classes, product = inputs.num_classes, inputs.product
+    shift = bias_shift(inputs)
+
+    def above(steps: FloatArray) -> NDArray[np.bool_]:
+        """Whether the loss exceeds its bound at each step from alpha * beta."""
+        one_class = g_rise(steps, classes, product)
+        other_classes = g_rise(-steps / (classes - 1), classes, product)
+        return np.asarray((one_class + (classes - 1) * other_classes) / classes > inputs.excess)
+
+    bounds = []
+    for sign in (-1.0, 1.0):
+        inside, outside = 0.0, 1e-3 * product
+        while not above(np.array(sign * outside)):
+            outside *= 2
+        for _ in range(11):  # each zoom finds the crossing in one of 32 intervals
+            steps = np.linspace(inside, outside, 33)
+            crossed = above(sign * steps)
+            crossed[-1] = True
+            first = max(1, int(np.argmax(crossed)))
+            inside, outside = float(steps[first - 1]), float(steps[first])
+        bounds.append(product + sign * (outside + shift))
+    return bounds[0], min(bounds[1], classes * product)
+
+
+def excess_to_leave(num_classes: int, product: float) -> float:
+    r"""Return the excess loss below which the thesis's range of arguments is right.
+
+    $$|x_c| > C\alpha\beta \;\Rightarrow\; \varepsilon \ge \min_{s=\pm(C-1)\alpha\beta}
+    \tfrac1C\bigl[g(s)+(C-1)\,g\bigl(\tfrac{C\alpha\beta-s}{C-1}\bigr)\bigr]-m,\quad
+    x_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: [0, inf); 0 for two classes, which the theorem excludes; only without a bias.
+    """
+    steps = product * np.array([num_classes - 2.0, -num_classes])
+    one_class = g_rise(steps, num_classes, product)
+    other_classes = g_rise(-steps / (num_classes - 1), num_classes, product)
+    return float(((one_class + (num_classes - 1) * other_classes) / num_classes).min())
+
+
+def bias_shift(inputs: NormsAndLoss) -> float:
+    r"""Return the largest change of one class's score by a centred bias of the given norm.
+
+    $$|\dot b_c| \le \|\dot b\|\sqrt{(C-1)/C}$$
+
+    Source: pan2023, Sec. 2.2
+    Range: [0, inf).
+    """
+    classes = inputs.num_classes
+    return inputs.bias_norm * math.sqrt((classes - 1) / classes)
+
+
+@lru_cache(maxsize=64)
+def norm_range(inputs: NormsAndLoss) -> tuple[float, float]:
+    r"""Return the range of |mean h_c|^2 and of mean |h_c|^2 of every class, over alpha / beta.
+
+    $$\min_b\ \tfrac1C\,g(\sqrt{ab})+\tfrac{C-1}C\,
+    g\Bigl(\tfrac{\sqrt{(CA-a)(CA-b)}}{C-1}\Bigr) \le L$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: an interval around alpha * beta; the lower end is 0 if a class may be lost.
+    """
+    low, high = _end(inputs, 0.0), _end(inputs, inputs.num_classes * inputs.product)
+    return max(0.0, low * (1 - 1e-9)), high * (1 + 1e-9)
+
+
+def _end(inputs: NormsAndLoss, outside: float) -> float:
+    """Return a norm just beyond the last reachable norm towards `outside`."""
+    inside = inputs.product
+    for zoom in range(COARSE):
+        a = np.linspace(inside, outside, POINTS)
+        unreachable = _least_rise(inputs, a) > _allowed(inputs)
+        if zoom == 0 and not unreachable[-1]:
+            return outside
+        unreachable[-1] = True
+        first = max(1, int(np.argmax(unreachable)))
+        inside, outside = float(a[first - 1]), float(a[first])
+    return outside
+
+
+def _allowed(inputs: NormsAndLoss) -> float:
+    return inputs.excess * (1 + 1e-6) + 1e-10 * (1 + inputs.product) * inputs.optimal_loss
+
+
+def _least_rise(inputs: NormsAndLoss, a: FloatArray) -> FloatArray:
+    """Return the least excess loss with a class of squared feature norm a; convex in b."""
+    start = np.zeros(len(a))
+    width = np.full(len(a), inputs.num_classes * inputs.product)
+    for _ in range(ZOOMS):
+        b = start[:, None] + width[:, None] * np.linspace(0.0, 1.0, POINTS)
+        rises = _rise(inputs, a[:, None], b)
+        at = np.clip(rises.argmin(1) - 1, 0, POINTS - 3)
+        width = width / (POINTS - 1)
+        start, width = start + at * width, 2 * width
+    return np.asarray(rises.min(1))
+
+
+def _rise(inputs: NormsAndLoss, a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the least excess loss for squared feature norm a and squared row norm b of a class."""
+    classes, product = inputs.num_classes, inputs.product
+    total = classes * product
+    score = np.sqrt(a * b)  # (a, b)
+    other_scores = np.sqrt(np.maximum((total - a) * (total - b), 0.0))
+    # The bias that helps most makes all scores equal, or as equal as its norm allows.
+    shift = bias_shift(inputs)
+    class_score = np.clip((score + other_scores) / classes, score - shift, score + shift)
+    mean_other = (score + other_scores - class_score) / (classes - 1)
+    class_rise = g_rise(class_score - product, classes, product)
+    other_rise = g_rise(mean_other - product, classes, product)
+    return np.asarray((class_rise + (classes - 1) * other_rise) / classes)
+
+
+def norm_ratio(inputs: NormsAndLoss) -> float:
+    """Return the largest ratio of two class norms, not squared; inf if a class may be lost."""
+    low, high = norm_range(inputs)
+    return math.sqrt(high / low) if low > 0 else math.inf

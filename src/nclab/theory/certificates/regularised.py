@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nclab.errors import DataError
-from nclab.theory.certificates.intra import jensen_intra
 from nclab.theory.certificates.norms_and_loss import Bound
+from nclab.theory.certificates.one_class import jensen_intra
 from nclab.theory.layer_peeled import g
 
 SOURCE = "pan2023, Eq. (2.1)"
@@ -30,7 +30,6 @@ class RegularisedOptimum:
     """Loss J* with the penalty."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
         return dict(vars(self))
 
 

@@ -8,9 +8,9 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from nclab.theory.targets.closed_forms import shrunk
 from nclab.theory.targets.search import losses, number_of_starts, search
 from nclab.theory.targets.setting import Setting, Solution, factor_grams
-from nclab.theory.targets.squared_error import shrunk
 
 GRID = 240
 
@@ -24,11 +24,7 @@ class Geometry(NamedTuple):
 
 
 def shapes(num_classes: int) -> list[Geometry]:
-    """Return the geometries with a known cost: simplex ETF, orthoplex for even C, polygon.
-
-    >>> [shape.name for shape in shapes(6)]
-    ['simplex ETF', 'orthoplex', 'polygon']
-    """
+    """Return the geometries with a known cost: simplex ETF, orthoplex for even C, polygon."""
     C = num_classes
     identity = torch.eye(C, dtype=torch.float64)
     geometries = [Geometry("simplex ETF", identity - 1 / C)]
@@ -98,7 +94,6 @@ def solve_deep_linear(setting: Setting, weight: float) -> Solution:
 
 
 def _of_shape(setting: Setting, shape: Geometry, size: float, weight: float) -> Solution:
-    """Return the solution for one geometry at a given size."""
     logits = size * shape.logits
     left, right, values = factor_grams(logits, setting.metric, setting.factors)
     values = torch.where(values > 1e-9 * values.max().clamp(min=1e-300), values, 0.0)

@@ -32,11 +32,6 @@ def descend(
 
     Improvements are relative. Each step costs one or two calls and 4 `memory` products of vectors;
     the line search finds a step with the weak Wolfe conditions by bisection.
-
-    >>> result = descend(lambda x: (float(x @ x), 2 * x), torch.ones(3, dtype=torch.float64),
-    ...                 steps=50, tolerance=1e-15, memory=5)
-    >>> result.value < 1e-20
-    True
     """
     x, (value, slope) = start, function(start)
     pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=memory)

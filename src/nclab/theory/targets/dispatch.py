@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.theory.targets.closed_forms import solve_balanced, solve_relu
+from nclab.theory.targets.closed_forms import solve_balanced, solve_relu, solve_squared
 from nclab.theory.targets.deep_heads import solve_deep_linear
 from nclab.theory.targets.given_norms import WEAKEST, find_weight, least_loss
 from nclab.theory.targets.limits import (
@@ -31,7 +31,6 @@ from nclab.theory.targets.program_solver import initial_point, solve
 from nclab.theory.targets.result import Target, logits_are_zero
 from nclab.theory.targets.search import program_of_setting, search
 from nclab.theory.targets.setting import CLOSED, Setting, Solution, check_setting, factor_grams
-from nclab.theory.targets.squared_error import solve_squared
 
 SPREAD = "docs/targets.md, any counts"
 
@@ -218,7 +217,6 @@ def _limit(setting: Setting) -> Solution:
 
 
 def _deep(setting: Setting) -> Solution:
-    """Return the solution for a deep head."""
     weight = setting.weight
     if setting.features == "relu":
         raise DataError(

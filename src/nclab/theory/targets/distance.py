@@ -202,5 +202,4 @@ def _centred(gram: Tensor) -> Tensor:
 
 
 def _finite(values: Tensor) -> list[float | None]:
-    """Return the values as a list with None for infinity."""
     return [value if value < float("inf") else None for value in values.tolist()]

@@ -160,13 +160,7 @@ class _PathPoint(NamedTuple):
 
 
 class TargetPath:
-    """Optima of cross-entropy for given counts, at all norms; each is solved when first needed.
-
-    >>> path = target_path((10.0, 10.0, 1.0), False)
-    >>> result = path.at(20.0)
-    >>> round(result.norm, 6), 0 < result.loss < 1
-    (20.0, True)
-    """
+    """Optima of cross-entropy for given counts, at all norms; each is solved when first needed."""
 
     def __init__(self, counts: tuple[float, ...], biased: bool) -> None:
         self.counts = torch.tensor(counts, dtype=torch.float64)
@@ -239,7 +233,6 @@ class TargetPath:
         return gap, math.log1p(others * math.exp(-gap)) + cost * gap
 
     def _too_large(self, norm: float) -> str:
-        """Return the error message for norms beyond the path."""
         largest = self._solved[LAST].norm if LAST in self._solved else self.largest_norm
         unit = math.sqrt(len(self.counts) * float(self.counts.sum()))
         return (
@@ -249,7 +242,6 @@ class TargetPath:
         )
 
     def _solved_at(self, index: int) -> _PathPoint:
-        """Return the solved optimum at one weight of the path."""
         if index not in self._solved:
             weighted = replace(self.program, weight=self.critical * STEP**index)
             size = self._simple(weighted.weight * self.size)[0]

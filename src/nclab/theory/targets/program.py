@@ -41,12 +41,10 @@ class Program:
 
     @property
     def groups(self) -> int:
-        """Number of groups G."""
         return len(self.counts)
 
     @property
     def samples(self) -> float:
-        """Number of samples n."""
         return float(self.counts @ self.sizes)
 
     @property
@@ -61,7 +59,6 @@ class Program:
 
     @property
     def roots(self) -> Tensor:
-        """(G,) square roots of D."""
         return self.metric.sqrt()
 
     @property
@@ -189,7 +186,6 @@ def nuclear_norm(program: Program, point: LogitPoint) -> float:
 
 
 def bias_penalty(program: Program, point: LogitPoint) -> float:
-    """Return the penalty of the bias."""
     return (program.bias or 0.0) / 2 * float(program.sizes @ point.bias.square())
 
 
@@ -242,12 +238,7 @@ def mean_entropy(probabilities: Tensor, correct: Tensor, program: Program) -> fl
 def program_of_counts(
     counts: Tensor, weight: float, *, metric: Tensor | None = None, **options: Any
 ) -> tuple[Program, Tensor]:
-    """Return the program of symmetric targets, and (C,) the group of each class.
-
-    >>> program, group = program_of_counts(torch.tensor([5.0, 9.0, 5.0]), 0.1)
-    >>> program.sizes.tolist(), group.tolist()
-    ([1.0, 2.0], [1, 0, 1])
-    """
+    """Return the program of symmetric targets, and (C,) the group of each class."""
     distinct, group, sizes = (-counts).unique(return_inverse=True, return_counts=True)
     mean = None
     if metric is not None:

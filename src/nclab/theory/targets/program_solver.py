@@ -74,7 +74,6 @@ def _feasible(program: Program, blocks: GradientBlocks) -> float:
 
 
 def _rounded(values: Tensor, t: float, band: float) -> Tensor:
-    """Return the values with those next to t set to t."""
     return torch.where(values > t * (1 - band), torch.full_like(values, t * (1 - 1e-15)), values)
 
 
@@ -232,7 +231,6 @@ def _from_clusters(program: Program) -> LogitPoint:
 
 
 def _optimum(program: Program, point: LogitPoint) -> Optimum:
-    """Return a point with its loss, objective and dual bound."""
     loss = evaluate(program, point).loss
     penalty = program.weight * nuclear_norm(program, point) + bias_penalty(program, point)
     lower = float("-inf") if program.focal_gamma else lower_bound(program, point)
@@ -277,7 +275,6 @@ def _split(program: Program, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _unpacked(program: Program, rooted: Tensor, root: Tensor, bias: Tensor) -> LogitPoint:
-    """Return the point of M D^{1/2}, square roots of lifts, and bias."""
     lift = root.square()
     rooted.diagonal().sub_(lift * program.roots)
     return LogitPoint(rooted / program.scale, lift, bias)

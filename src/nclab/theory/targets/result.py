@@ -78,12 +78,10 @@ class Target(Printed):
 
     @property
     def num_classes(self) -> int:
-        """Number of classes C."""
         return self.setting.num_classes
 
     @property
     def counts(self) -> Tensor:
-        """(C,) number of samples of each class."""
         return self.setting.counts
 
     @property
@@ -105,12 +103,10 @@ class Target(Printed):
 
     @property
     def classifier_norms(self) -> Tensor:
-        """(C,) norms of the classifier rows."""
         return self.classifier_gram.diagonal().clamp(min=0).sqrt()
 
     @property
     def mean_norms(self) -> Tensor:
-        """(C,) norms of the class means."""
         return self.mean_gram.diagonal().clamp(min=0).sqrt()
 
     @property
@@ -211,12 +207,7 @@ class Target(Printed):
         return target_table(self)
 
     def to_frame(self) -> "DataFrame":
-        """Return a pandas table of `groups`, one row per count.
-
-        >>> import nclab
-        >>> nclab.target(counts=[9, 9, 1], weight_decay=0.01).to_frame()["samples"].tolist()
-        [9.0, 1.0]
-        """
+        """Return a pandas table of `groups`, one row per count."""
         return as_frame(group._asdict() for group in self.groups)
 
 
@@ -289,13 +280,11 @@ def lines(target: Target) -> list[str]:
 
 
 def _some(classes: tuple[int, ...]) -> str:
-    """Return the first ten classes as text."""
     indices = ", ".join(str(c) for c in classes[:10])
     return indices + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
 
 
 def _cells(group: CountGroup) -> tuple[str, ...]:
-    """Return the cells of one group."""
     values = (group.logit_gap, group.classifier_norm, group.mean_norm)
     cosines = (group.classifier_cosine, group.mean_cosine)
     texts = (number(value) for value in (*values, *cosines))

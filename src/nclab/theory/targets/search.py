@@ -46,7 +46,6 @@ def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Sol
 
 
 def number_of_starts(setting: Setting) -> int:
-    """Return the number of random starts of a search."""
     return max(FEWEST, STARTS * SMALL // max(setting.num_classes, SMALL))
 
 
@@ -162,7 +161,6 @@ def _neighbours(setting: Setting, point: Tensor) -> Iterator[Tensor]:
 
 
 def _solution_at(setting: Setting, point: Tensor) -> Solution:
-    """Return the solution at a point."""
     weight, features, bias = _split(setting, point)
     logits = weight @ features
     loss, penalty = _costs(setting, (weight, features, bias))
@@ -187,7 +185,6 @@ def _solution_at(setting: Setting, point: Tensor) -> Solution:
 
 
 def _dim(setting: Setting) -> int:
-    """Return the dimension of the searched features."""
     return min(setting.dim or setting.num_classes, setting.num_classes)
 
 
@@ -212,7 +209,6 @@ def _split(setting: Setting, x: Tensor) -> Parts:
 
 
 def _objective(setting: Setting, smoothed: float = 0.0) -> Function:
-    """Return the objective as a function with its gradient."""
 
     def function(x: Tensor) -> tuple[float, Tensor]:
         x = x.detach().requires_grad_()

@@ -46,12 +46,10 @@ class Setting:
 
     @property
     def num_classes(self) -> int:
-        """Number of classes C."""
         return len(self.counts)
 
     @property
     def samples(self) -> float:
-        """Number of samples n."""
         return float(self.counts.sum())
 
     @property
@@ -157,7 +155,6 @@ def check_setting(
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Raise if a value is not one of the choices."""
     if not isinstance(value, str) or value not in choices:
         raise DataError(f"Expected {name} {' or '.join(choices)}, got {value!r}.")
 
@@ -247,7 +244,6 @@ def _decays(weight_decay: Any, features: float) -> tuple[float, float]:
 
 
 def _pair(name: str, values: Any) -> tuple[float, float]:
-    """Return two finite numbers, or raise."""
     try:
         first, second = values
     except (TypeError, ValueError) as error:

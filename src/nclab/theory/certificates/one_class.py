@@ -1,9 +1,10 @@
-"""Lower bounds on the intra-class cosine: the unconditional one, the sharp one and its condition.
+"""Lower bounds for one class: its alignment and its intra-class cosine.
 
-A class has intra-class cosine at least R^2 if the mean cosine r of its features with its
-classifier row is at least R. Write sigma_i for the norm of feature i times that of the row. The
-smallest class loss with mean sigma^2 = p^2 and mean r = R is reached by a share theta of features
-of norm zero that point backwards, the others all alike (docs/certificates.md):
+The alignment is the cosine of the class mean and the centred classifier row. A class has
+intra-class cosine at least R^2 if the mean cosine r of its features with its classifier row is at
+least R. Write sigma_i for the norm of feature i times that of the row. The smallest class loss with
+mean sigma^2 = p^2 and mean r = R is reached by a share theta of features of norm zero that point
+backwards, the others all alike (docs/certificates.md):
 
     min over theta in [0, (1 - R)/2] of theta g(0) + (1 - theta) g(p (R + theta)/(1 - theta)^1.5)
 
@@ -16,16 +17,113 @@ from functools import lru_cache
 
 import numpy as np
 
-from nclab.theory.certificates.norms_and_loss import NormsAndLoss
-from nclab.theory.certificates.scores import bias_shift, score_range
-from nclab.theory.layer_peeled import FloatArray, g, g_inverse, g_prime, g_rise, wrong_probability
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss, bias_shift, score_range
+from nclab.theory.layer_peeled import (
+    FloatArray,
+    g,
+    g_inverse,
+    g_prime,
+    g_rise,
+    g_rise_inverse,
+    wrong_probability,
+)
 
+ZOOMS = 12
+POINTS = 65
 CELLS = 48
 CLASS_CELLS = 640
 """Cells per axis over (theta, p), and over theta alone; every cell is bounded, not sampled."""
 ROUNDS = 6
 MOST_CELLS = 60_000
 DROPPED = 1e-6
+
+
+def alignment_lower(inputs: NormsAndLoss, excluded: int = 0) -> float:
+    r"""Return a lower bound on the alignment of all but `excluded` classes.
+
+    The alignment of class c is cos(w_c, h_c), with the centred classifier row w_c and the class
+    mean h_c.
+
+    $$\rho^*_k = \sup\{\rho: F_k(\rho) > L\},\quad F_k(\rho) = \min_p
+    \tfrac kC\,g(\rho p)+\tfrac{C-k}C\,g\bigl(\tfrac{CA-kp}{C-k}\bigr),\quad k = \text{excluded}+1$$
+
+    Source: pan2023, Eq. (2.21)
+    Range: (0, 1], or -1 if the loss allows a class to be lost entirely.
+
+    The bound holds for s_c / (alpha_c beta_c), so it also holds for |mean h_c| / alpha_c.
+    """
+    classes, product, k = inputs.num_classes, inputs.product, excluded + 1
+    loss = inputs.loss
+    if k >= classes:
+        return _clip(g_inverse(loss, classes) / product)
+    if _needed(np.array([0.0]), inputs, k)[0] <= 0:
+        return -1.0
+    largest = (
+        classes * product - (classes - k) * g_inverse(classes * loss / (classes - k), classes)
+    ) / k
+    low, high = 0.0, min(classes * product / k, largest + _bias_reach(inputs, k) / k)
+    best = math.inf
+    for _ in range(ZOOMS):
+        p = np.linspace(low, high, POINTS)[1:]
+        with np.errstate(invalid="ignore"):
+            ratios = _needed(p, inputs, k) / p
+        index = int(np.argmin(ratios))
+        best = min(best, float(ratios[index]))
+        width = (high - low) / (POINTS - 1)
+        low, high = max(low, p[index] - 1.5 * width), min(high, p[index] + 1.5 * width)
+    return _clip(best)
+
+
+def class_alignment_lower(
+    num_classes: int,
+    losses: FloatArray,
+    products: FloatArray,
+    *,
+    shift: float = 0.0,
+    clip: bool = True,
+) -> FloatArray:
+    r"""Return a lower bound on cos(w_c, h_c) of every class from its own loss and norms.
+
+    $$\rho_c \ge \frac{g^{-1}(L_c)-\dot b_c}{\alpha_c\beta_c}$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: (0, 1]^C, -1 for classes without a guarantee.
+
+    Args:
+        shift: upper bound on the centred bias of any class.
+        clip: whether to clip ratios at 1; ratios above 1 reveal inconsistent inputs.
+
+    >>> class_alignment_lower(10, np.array([0.1, 3.0]), np.array([5.0, 5.0])).round(4)
+    array([ 0.8009, -1.    ])
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Near chance, a rounding error of the loss changes the score by about as much.
+        ratios = (g_inverse(losses, num_classes) - shift - 1e-15) / products
+    return np.where(ratios > 0, np.minimum(ratios, 1.0) if clip else ratios, -1.0)
+
+
+def _needed(p: FloatArray, inputs: NormsAndLoss, k: int) -> FloatArray:
+    """Return the smallest score that k classes of norm product p can have at the given loss."""
+    classes, product = inputs.num_classes, inputs.product
+    reach = _bias_reach(inputs, k)
+    even = g_inverse(inputs.loss, classes)
+    # The bias that helps the k classes most makes all scores equal, or as equal as its norm allows.
+    moved = np.clip(classes * product - k * p - (classes - k) * even, -reach, reach)
+    others = -(k * (p - product) + moved) / (classes - k)  # change of the others' scores from A
+    spent = (classes - k) * g_rise(others, classes, product)
+    rise = (classes * inputs.excess - spent) / k
+    step = g_rise_inverse(np.maximum(rise, -inputs.optimal_loss), classes, product)
+    needed = np.where(rise > -inputs.optimal_loss, product + step - moved / k, np.inf)
+    return np.asarray(needed, dtype=np.float64)
+
+
+def _bias_reach(inputs: NormsAndLoss, k: int) -> float:
+    return inputs.bias_norm * math.sqrt(k * (inputs.num_classes - k) / inputs.num_classes)
+
+
+def _clip(ratio: float) -> float:
+    """Return a ratio as a bound: at most 1, lowered by rounding; -1 if nothing is guaranteed."""
+    return min(1.0, ratio) * (1 - 1e-14) if ratio > 0 else -1.0
 
 
 @dataclass(frozen=True)
@@ -62,9 +160,6 @@ def sharp_holds(
 
     Source: pan2023, Lemma 2.4.5
     Range: exact for the whole interval, not sampled; b = -shift is the worst bias.
-
-    >>> sharp_holds(10, 0.95, 4.5, 5.5), sharp_holds(10, 0.6, 3.0, 3.0)
-    (True, False)
     """
     if not (0 < alignment <= 1 and 0 < low <= high):
         return False
@@ -103,13 +198,6 @@ def intra_lower(inputs: NormsAndLoss, alignment: float) -> IntraBound:
 
     Args:
         alignment: the bound for all classes, from `alignment_lower`.
-
-    >>> from nclab.theory.certificates.alignment import alignment_lower
-    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
-    >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-3)
-    >>> bound = intra_lower(inputs, alignment_lower(inputs))
-    >>> round(bound.value, 4), bound.sharp
-    (0.9014, True)
     """
     if alignment <= 0:
         return IntraBound(0.0, sharp=False)
@@ -139,13 +227,6 @@ def class_intra_lower(
 
     Source: pan2023, Thm 2.3.1
     Range: [0, 1]^C and, as 0 or 1, whether each bound is sharp.
-
-    >>> losses, products = np.array([0.05, 0.4]), np.array([5.0, 5.0])
-    >>> from nclab.theory.certificates.alignment import class_alignment_lower
-    >>> rho = class_alignment_lower(10, losses, products)
-    >>> values, sharp = class_intra_lower(10, losses, products, rho)
-    >>> values.round(3), sharp
-    (array([0.865, 0.226]), array([1., 0.]))
     """
     values = jensen_intra(alignments)
     sharp = np.array(
