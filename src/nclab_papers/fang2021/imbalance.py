@@ -11,7 +11,6 @@ last claim is about the layer-peeled model itself.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +34,8 @@ from nclab.theory.targets.limits import limit_grams
 from nclab.theory.targets.result import cosines
 from nclab.training.data.selection import SampleSelection
 from nclab.training.sweep import SweepConfig, TrainedNetwork
+from nclab_papers.shared import study
 from nclab_papers.shared.networks import FieldNetworks, LastLayer, fashion, rounded
-from nclab_papers.shared.study import (
-    as_rows,
-    averaged,
-    by_cell,
-    column,
-    counts,
-    having,
-    minimise_freely,
-    of_the_source,
-    slopes,
-    train_and_measure,
-)
 
 CLASSES = 10
 LARGE = 10
@@ -159,7 +147,7 @@ def run(
             large, small = config.counts(imbalance)
             setting: Row = {"imbalance": imbalance, "ratio": rounded(large / small)}
             fleets.append((setting, fleet(config, imbalance, seed)))
-    return train_and_measure(config, fleets, measure, seeds=seeds, out=out, engine=engine)
+    return study.train_and_measure(config, fleets, measure, seeds=seeds, out=out, engine=engine)
 
 
 def tables(numbers: Numbers) -> list[Table]:
@@ -170,13 +158,13 @@ def tables(numbers: Numbers) -> list[Table]:
     )
     keys = [Column("R", "imbalance", "d"), Column("weight decay", "weight_decay", "g")]
     columns = [Column(heading, name) for name, heading in COLUMNS.items()]
-    rows = as_rows(numbers)
-    return [summarise(title, rows, keys, columns, counts=counts, count_heading="count")]
+    rows = study.as_rows(numbers)
+    return [summarise(title, rows, keys, columns, counts=study.counts, count_heading="count")]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return cosines and distances against the imbalance."""
-    rows = [row for row in as_rows(numbers) if counts(row)]
+    rows = [row for row in study.as_rows(numbers) if study.counts(row)]
     if not rows:
         return []
     angles = []
@@ -206,32 +194,32 @@ def pictures(numbers: Numbers) -> list[Picture]:
 def mean_by_seed(numbers: Numbers, value: Value, **match: Any) -> dict[int, float]:
     """Return the mean of a value over the networks of a seed with imbalance 10 or more."""
     large = tuple(ratio for ratio in numbers["config"]["imbalances"] if ratio >= LARGE)
-    rows = having(as_rows(numbers), imbalance=large, **match)
-    return averaged(by_cell(rows, value, "imbalance", "weight_decay"))
+    rows = study.having(study.as_rows(numbers), imbalance=large, **match)
+    return study.averaged(study.by_cell(rows, value, "imbalance", "weight_decay"))
 
 
-study_claim = partial(claim, needs="fang2021_imbalance", figure="fang2021_imbalance")
+study_claim = study.claims_about("fang2021_imbalance")
 
 
 @study_claim(
     "fang2021/minority-networks",
-    Kind.RESULT,
     "In networks classifiers of minority classes turn towards each other as the imbalance grows.",
     "fang2021, Sec. Abstract “first predicted by the Layer-Peeled Model before being confirmed”",
     code="nclab_papers.shared.study.slopes",
 )
 def minority_networks(numbers: Numbers) -> Finding:
     """Require that the mean cosine of minority classifiers rises with the imbalance."""
-    rows = as_rows(numbers)
+    rows = study.as_rows(numbers)
     ratios = sorted({float(row["ratio"]) for row in rows})
-    rises = slopes(rows, column("minority"), along="ratio", at=ratios, keys=("weight_decay",))
+    rises = study.slopes(
+        rows, study.column("minority"), along="ratio", at=ratios, keys=("weight_decay",)
+    )
     part = Part("rise of the cosine of minority classifiers", rises)
-    return of_the_source(judge_effects([part], margin=0.05, unit="a decade"), numbers)
+    return study.of_the_source(judge_effects([part], margin=0.05, unit="a decade"), numbers)
 
 
 @study_claim(
     "findings/imbalance-target",
-    Kind.RESULT,
     "From imbalance 10 on, networks are nearer to the optimum for their weight decay than to "
     "SELI, its limit without weight decay.",
     "thrampoulidis2022, Sec. Abstract “ridge-regularization plays a critical role”",
@@ -239,13 +227,12 @@ def minority_networks(numbers: Numbers) -> Finding:
 )
 def finite_target(numbers: Numbers) -> Finding:
     """Require that the distance from the target is smaller than the distance from SELI."""
-    nearer = mean_by_seed(numbers, column("from_seli", minus="from_target"))
+    nearer = mean_by_seed(numbers, study.column("from_seli", minus="from_target"))
     return judge_effects([Part("distance, SELI − target", nearer)], margin=0.01)
 
 
 @study_claim(
     "findings/imbalance-tail-angles",
-    Kind.RESULT,
     "From imbalance 10 on, the mean cosine of minority classifiers differs from its target by at "
     "most 0.1, at every weight decay.",
     "fang2021, Sec. Abstract “explaining and predicting common empirical patterns”",
@@ -254,7 +241,7 @@ def tail_angles(numbers: Numbers) -> Finding:
     """Require that the mean cosine is within 0.1 of its target, for each weight decay."""
 
     def closeness(row: Row) -> float | None:
-        deviation = column("minority", minus="target_minority")(row)
+        deviation = study.column("minority", minus="target_minority")(row)
         return None if deviation is None else 0.1 - abs(deviation)
 
     parts = [
@@ -304,7 +291,7 @@ def minority_cosine_at(large: int, small: int, size: float, ratio: float) -> flo
         logits = bound * (W / W.norm()) @ (H / H.norm())
         return weight @ torch.nn.functional.cross_entropy(logits.T, labels, reduction="none")
 
-    rows = minimise_freely(loss, C)[0][large:]
+    rows = study.minimise_freely(loss, C)[0][large:]
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return float((units.sum(0) @ units.sum(0) - small) / (small * (small - 1)))
 

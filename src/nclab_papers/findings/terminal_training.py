@@ -23,7 +23,6 @@ from nclab.training.data.samples import Samples
 from nclab.training.fleet import Fleet, Member, Recipe
 from nclab.training.models.mlp import MLP, Shape
 from nclab.training.models.vgg import VGG13
-from nclab_papers.findings.perturbation import Box, attacked_accuracy, logit_gaps, noisy_accuracy
 from nclab_papers.ji2022.vgg_training import FORMER_OPTIONS, Trainer, new_trainer
 from nclab_papers.ji2022.vgg_training import Config as VGGConfig
 from nclab_papers.pan2023.networks import Networks
@@ -47,9 +46,15 @@ TRAINED = (
 )
 """Metrics of the training data that a moment records."""
 CHUNK = 250
-"""Number of samples in one forward pass."""
+"""Number of samples in one forward pass, or perturbed together."""
 CHECKPOINT_EVERY = 25
 """Number of epochs between checkpoints."""
+
+
+Model = Callable[[Tensor], Tensor]
+"""Differentiable function from inputs to logits."""
+PATH_LENGTH = 2.5
+"""Total length of an adversary's steps, relative to the radius."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,22 @@ class Config:
     def epochs(self, network: Network) -> int:
         """Return the number of training epochs."""
         return self.vgg.epochs if network == "vgg" else self.mlp.epochs
+
+
+class Box(NamedTuple):
+    """Range of valid inputs: two numbers, or two tensors with the shape of an input."""
+
+    low: Tensor | float = -torch.inf
+    high: Tensor | float = torch.inf
+
+    def clamp(self, inputs: Tensor) -> Tensor:
+        """Return the nearest valid inputs."""
+        return torch.maximum(
+            torch.minimum(inputs, torch.as_tensor(self.high)), torch.as_tensor(self.low)
+        )
+
+
+EVERYTHING = Box()
 
 
 class Data(NamedTuple):
@@ -269,3 +290,89 @@ def measure_moment(model: nn.Module, data: Data, config: Config, seed: int) -> d
 
 def _chunks(samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
     return zip(samples.inputs.split(CHUNK), samples.labels.split(CHUNK), strict=True)
+
+
+def logit_gaps(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return (n,) the logit of the label minus the largest other logit.
+
+    >>> logit_gaps(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0])).tolist()
+    [1.0]
+    """
+    correct = logits.gather(1, labels[:, None])[:, 0]
+    others = logits.scatter(1, labels[:, None], -torch.inf)
+    return correct - others.amax(1)
+
+
+def attacked_accuracy(
+    model: Model,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    radius: float,
+    steps: int = 5,
+    box: Box = EVERYTHING,
+) -> float:
+    """Return the share of samples that stay correct under projected gradient descent.
+
+    Every coordinate changes by at most `radius`. The steps reduce the gap of the logits, whose
+    gradient does not vanish for large logits as that of cross-entropy does. The result is an upper
+    bound: a better adversary may find more errors.
+
+    >>> model = torch.nn.Linear(1, 2, bias=False)
+    >>> _ = model.weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
+    >>> inputs, labels = torch.tensor([[0.1], [0.3], [-0.3]]), torch.tensor([0, 0, 0])
+    >>> [round(attacked_accuracy(model, inputs, labels, radius=r), 3) for r in (0.0, 0.2, 0.4)]
+    [0.667, 0.333, 0.0]
+    """
+    correct = 0
+    for chunk, targets in zip(inputs.split(CHUNK), labels.split(CHUNK), strict=True):
+        correct += _survivors(model, chunk, targets, radius, steps, box)
+    return correct / len(labels)
+
+
+def _survivors(
+    model: Model, inputs: Tensor, labels: Tensor, radius: float, steps: int, box: Box
+) -> int:
+    """Count the samples that are correct after every step of the adversary."""
+    moved = inputs
+    for step in range(steps + 1):
+        moved = moved.detach().requires_grad_(step < steps)
+        gaps = logit_gaps(model(moved), labels)
+        correct = gaps.detach() > 0
+        if step == steps or not correct.any():
+            return int(correct.sum())
+        (slope,) = torch.autograd.grad(gaps.sum(), moved)
+        moved = moved.detach() - PATH_LENGTH * radius / steps * slope.sign()
+        moved = box.clamp(moved.clamp(inputs - radius, inputs + radius))
+        moved, inputs, labels = moved[correct], inputs[correct], labels[correct]
+    raise AssertionError("the last step returns")
+
+
+def noisy_accuracy(
+    model: Model,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    size: float,
+    seed: int,
+    box: Box = EVERYTHING,
+) -> float:
+    """Return the share of samples that are correct with normal noise on every coordinate.
+
+    Args:
+        size: standard deviation of the noise.
+
+    >>> model = torch.nn.Linear(1, 2, bias=False)
+    >>> _ = model.weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
+    >>> inputs, labels = torch.full((4000, 1), 0.5), torch.zeros(4000, dtype=torch.int64)
+    >>> round(noisy_accuracy(model, inputs, labels, size=0.5, seed=0), 2)  # Phi(1)
+    0.84
+    """
+    generator = torch.Generator().manual_seed(seed)
+    correct = 0
+    with torch.no_grad():
+        for chunk, targets in zip(inputs.split(CHUNK), labels.split(CHUNK), strict=True):
+            noise = torch.randn(chunk.shape, generator=generator)
+            logits = model(box.clamp(chunk + size * noise))
+            correct += int((logit_gaps(logits, targets) > 0).sum())
+    return correct / len(labels)

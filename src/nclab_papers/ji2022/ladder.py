@@ -179,25 +179,25 @@ def furthest(numbers: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Only rungs with the networks of `ji2022_fig3` count; None if there is no such rung.
     """
-    last = ends(numbers)
+    last, seeds = ends(numbers), numbers["seeds"]
     done = [
         rung
         for rung in numbers["rungs"]
         if rung["batch_norm"]
         and not rung["dense"]
-        and len(last.get(rung["name"], ())) == len(numbers["seeds"])
+        and len(last.get(rung["name"], ())) == len(seeds)
     ]
     if not done:
         return None
     rung = max(done, key=lambda candidate: candidate["images"] * candidate["width"] ** 2)
     config = {**numbers["config"]["training"], "images": rung["images"], "width": rung["width"]}
-    preset = Rung(*(rung[name] for name in Rung._fields)).preset
-    command = f"nclab reproduce ji2022_ladder --preset {preset} --seeds {len(numbers['seeds'])}"
+    preset = Rung(rung["images"], rung["width"]).preset
+    command = f"nclab reproduce ji2022_ladder --preset {preset} --seeds {len(seeds)}"
     return {
         "preset": f"{rung['name']} of the ladder",
         "config": config,
         "size": f"{rung['images']} images, width {rung['width']:g}, {config['epochs']} epochs",
-        "seeds": numbers["seeds"],
+        "seeds": seeds,
         "rows": [row for row in numbers["rows"] if row["rung"] == rung["name"]],
         "manifest": {"commit": numbers.get("manifest", {}).get("commit"), "command": command},
     }

@@ -64,8 +64,7 @@ def def_3_1(numbers: Numbers) -> Finding:
         f"on {numbers['points']} points the margin by its definition differs from the code and "
         f"from the metric by at most {number(numbers['error'])}"
     )
-    right = numbers["error"] <= 1e-12
-    return holds_if(right, evidence, numbers)
+    return holds_if(numbers["error"] <= 1e-12, evidence, numbers)
 
 
 def _margin_bound(preset: str) -> Numbers:

@@ -32,8 +32,6 @@ from nclab.training.sweep import Row, SweepConfig, TrainedNetwork
 FieldData = Literal["teacher", "fashion"]
 COMPONENTS = 64
 """Number of principal components of FashionMNIST that are used as inputs."""
-MILESTONES = (1 / 3, 2 / 3)
-"""Shares of the training after which the learning rate is divided by ten."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +67,11 @@ class FieldNetworks:
             held_out: draw as many test samples as training samples.
             recipe: further fields of the training recipe.
         """
-        samples = self.samples * (2 if held_out else 1)
+        parts = 2 if held_out else 1
+        samples = self.samples * parts
         source: Teacher | FashionMNIST = Teacher(classes=classes, samples=samples, seed=seed)
         if data == "fashion":
-            divisible = samples - samples % (classes * (2 if held_out else 1))
-            source = fashion(divisible, classes=classes, seed=seed)
+            source = fashion(samples - samples % (classes * parts), classes=classes, seed=seed)
         share = 0.5 if held_out else 0.0
         selection = SampleSelection(test_share=share, selection_seed=seed if held_out else 0)
         return self.of(source, selection, seed=seed, weight_decays=weight_decays, **recipe)
@@ -88,6 +86,7 @@ class FieldNetworks:
         **recipe: Any,
     ) -> SweepConfig:
         """Return the sweep of all weight decays of one seed on a selection of the given data."""
+        thirds = (1 / 3, 2 / 3)  # a tenth of the learning rate after each third
         return SweepConfig(
             data=data,
             selection=selection,
@@ -96,7 +95,7 @@ class FieldNetworks:
             weight_decays=tuple(weight_decays),
             seeds=(seed,),
             recipe=Recipe(
-                epochs=self.epochs, batch=self.batch, milestones=MILESTONES, decay=0.1, **recipe
+                epochs=self.epochs, batch=self.batch, milestones=thirds, decay=0.1, **recipe
             ),
             moments=1,
         )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from nclab.claims.claim import Finding, Numbers, Verdict
+from nclab.claims.claim import Claim, Finding, Judge, Kind, Numbers, Verdict, claim
 from nclab.claims.judging import Part
 from nclab.claims.tables import Row, Value
 from nclab.engine import Engine
@@ -193,6 +193,18 @@ def ideal_study(rows: Sequence[Row], **config: Any) -> dict[str, Any]:
 def seed_noise(seed: int) -> float:
     """Return a small deviation that differs between seeds, for ideal numbers in tests."""
     return 0.001 * (-1) ** seed
+
+
+def claims_about(experiment: str) -> Callable[..., Callable[[Judge], Claim]]:
+    """Return a function that makes decorators for claims about the networks of an experiment.
+
+    Its arguments are the id, the text and the source of a claim, and `code`.
+    """
+
+    def decorator(id: str, text: str, source: str, code: str = "") -> Callable[[Judge], Claim]:
+        return claim(id, Kind.RESULT, text, source, needs=experiment, figure=experiment, code=code)
+
+    return decorator
 
 
 def train_and_measure(

@@ -7,17 +7,13 @@ The model is the paper's: free features and several linear maps, with or without
 and one sample per class.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
-from nclab.claims.claim import Finding, Numbers, claim
-from nclab.claims.claim import Kind as ClaimKind
+from nclab.claims.claim import Finding, Numbers
 from nclab.claims.judging import Part, judge_choices, judge_effects
 from nclab.claims.paper import run_in_one_step, run_jobs
 from nclab.claims.pictures import Line, line_panel
@@ -25,20 +21,9 @@ from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.picture import Picture
-from nclab.files import write_whole
 from nclab.theory.targets.deep_heads import shape_value, shapes
 from nclab.theory.targets.setting import check_setting
-from nclab_papers.shared.study import (
-    as_columns,
-    as_rows,
-    averaged,
-    by_cell,
-    column,
-    counts,
-    differences,
-    having,
-    signed,
-)
+from nclab_papers.shared import study
 from nclab_papers.sukenik2024.descent import CONVERGED, DeepLoss, Kind, Model, descend
 
 NAMES: Mapping[str, str] = {
@@ -97,12 +82,6 @@ class Batch:
     starts: tuple[float, ...]
     weight_decays: tuple[float, ...]
     steps: int
-
-    @property
-    def name(self) -> str:
-        """Return the file name, which contains a hash of all fields."""
-        content = json.dumps(asdict(self), sort_keys=True)
-        return f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
 
 
 def descend_batch(batch: Batch) -> list[Row]:
@@ -173,33 +152,21 @@ def batches(config: Config, seeds: Sequence[int]) -> list[Batch]:
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Run missing batches, and return a row for every run."""
-    folder = (out / "depth").absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    """Run all batches, and return a row for every run."""
     planned = batches(config, seeds)
-    missing = [batch for batch in planned if not (folder / batch.name).exists()]
-    if missing:
-        jobs = [
-            Job(
-                f"batch {n} of {len(missing)}",
-                run_in_one_step,
-                (_write_batch, batch, folder / batch.name),
-            )
-            for n, batch in enumerate(missing, start=1)
-        ]
-        run_jobs(jobs, "descending", engine=engine, folder=folder, workers=config.workers)
-    rows = [row for batch in planned for row in json.loads((folder / batch.name).read_text())]
+    jobs = [
+        Job(f"batch {n} of {len(planned)}", run_in_one_step, (descend_batch, batch))
+        for n, batch in enumerate(planned, start=1)
+    ]
+    results = run_jobs(jobs, "descending", engine=engine, workers=config.workers)
+    rows = [row for batch_rows in results for row in batch_rows]
     return {
         "config": {**asdict(config), "seeds": list(seeds)},
         "seeds": list(seeds),
         "size": f"{len(rows):,} runs; C = {', '.join(map(str, config.classes))}, "
         f"up to {max(config.layers)} maps and {config.steps:,} steps",
-        "networks": as_columns(rows),
+        "networks": study.as_columns(rows),
     }
-
-
-def _write_batch(batch: Batch, file: Path) -> None:
-    write_whole(file, json.dumps(descend_batch(batch), allow_nan=False).encode())
 
 
 def below_etf(row: Row) -> float:
@@ -219,7 +186,7 @@ def tables(numbers: Numbers) -> list[Table]:
     """Return the ranks, and the shares of runs of low rank and below the ETF, by model and size."""
     order = {name: index for index, name in enumerate(NAMES)}
     rows = sorted(
-        as_rows(numbers),
+        study.as_rows(numbers),
         key=lambda row: (order[row["kind"]], order[row["loss"]], row["layers"], row["width"]),
     )
     keys = [
@@ -238,12 +205,12 @@ def tables(numbers: Numbers) -> list[Table]:
         ),
     ]
     title = "Where descent ends; a run counts if it classifies every class correctly"
-    return [summarise(title, rows, keys, columns, counts=counts, count_heading="count")]
+    return [summarise(title, rows, keys, columns, counts=study.counts, count_heading="count")]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return the rank relative to the classes against depth, one panel for each model."""
-    rows = [row for row in as_rows(numbers) if counts(row)]
+    rows = [row for row in study.as_rows(numbers) if study.counts(row)]
     if not rows:
         return []
     panels = tuple(
@@ -276,25 +243,24 @@ def _rank_share(row: Row) -> float:
 
 
 CELL = ("kind", "loss", "classes", "layers", "weight_decay", "start", "width")
-study_claim = partial(claim, needs="sukenik2024_depth", figure="sukenik2024_depth")
+study_claim = study.claims_about("sukenik2024_depth")
 
 
 def deep(numbers: Numbers, least: int, **match: Any) -> list[Row]:
     """Return the runs with at least this many maps."""
     layers = tuple(n for n in numbers["config"]["layers"] if n >= least)
-    return having(as_rows(numbers), layers=layers, **match)
+    return study.having(study.as_rows(numbers), layers=layers, **match)
 
 
 def above_half(event: str, rows: Sequence[Row], happened: Any) -> Part:
     """Return the share of the runs of a seed in which an event happens, minus one half."""
-    cells = by_cell(rows, happened, *CELL)
-    shares = signed(averaged(cells), 1, -0.5)
+    cells = study.by_cell(rows, happened, *CELL)
+    shares = study.signed(study.averaged(cells), 1, -0.5)
     return Part(f"share {event}, − ½", shares, trials=len(cells), share_range=(-0.5, 0.5))
 
 
 @study_claim(
     "sukenik2024/descent-finds-low-rank",
-    ClaimKind.RESULT,
     "Gradient descent on models of four and more maps with ReLU finds solutions of lower rank than "
     "collapse.",
     "sukenik2024, Sec. Abstract “the emergence of the low-rank structure in the solution found”",
@@ -309,7 +275,7 @@ def descent_finds_low_rank(numbers: Numbers) -> Finding:
     rows = deep(numbers, DEEP, kind="relu")
     choices = {
         f"{NAMES[loss]}, width {width} C": [
-            above_half("of rank below C − 1", having(rows, loss=loss, width=width), low_rank)
+            above_half("of rank below C − 1", study.having(rows, loss=loss, width=width), low_rank)
         ]
         for loss in get_args(DeepLoss)
         for width in numbers["config"]["widths"]
@@ -319,7 +285,7 @@ def descent_finds_low_rank(numbers: Numbers) -> Finding:
 
 def _with_counts(finding: Finding, rows: Sequence[Row]) -> Finding:
     """Add the number of runs that count, and how many of them converged, to the evidence."""
-    good = [row for row in rows if counts(row)]
+    good = [row for row in rows if study.counts(row)]
     converged = sum(float(row["gradient"]) <= CONVERGED for row in good)
     evidence = (
         f"{finding.evidence}; {len(good)} of {len(rows)} runs classify every class correctly, "
@@ -330,7 +296,6 @@ def _with_counts(finding: Finding, rows: Sequence[Row]) -> Finding:
 
 @study_claim(
     "findings/depth-width",
-    ClaimKind.RESULT,
     "Width favours collapse: in models of four and more maps with ReLU the rank is higher at width "
     "8 C than at width C.",
     "sukenik2024, Sec. Abstract “a low-rank bias of multi-layer regularization schemes”",
@@ -341,17 +306,16 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
     widths = sorted(numbers["config"]["widths"])
     keys = tuple(key for key in CELL if key != "width")
     wide, narrow = (
-        by_cell(deep(numbers, DEEP, kind="relu", width=width), column("rank"), *keys)
+        study.by_cell(deep(numbers, DEEP, kind="relu", width=width), study.column("rank"), *keys)
         for width in (widths[-1], widths[0])
     )
-    part = Part(f"rank at width {widths[-1]} C − at {widths[0]} C", differences(wide, narrow))
+    part = Part(f"rank at width {widths[-1]} C − at {widths[0]} C", study.differences(wide, narrow))
     rows = deep(numbers, DEEP, kind="relu", width=(widths[0], widths[-1]))
     return _with_counts(judge_effects([part], margin=0.5), rows)
 
 
 @study_claim(
     "findings/depth-orthoplex",
-    ClaimKind.RESULT,
     "With three and more linear maps and cross-entropy, descent ends below the objective of the "
     "simplex ETF.",
     "sukenik2024, Sec. Abstract “optimal solutions of even lower rank than the neural collapse”",

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from nclab.claims.claim import Finding, Kind, Numbers, claim
+from nclab.claims.claim import Finding, Numbers
 from nclab.claims.judging import Part, judge_effects
 from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, summarise
@@ -26,25 +26,8 @@ from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
 from nclab.training.fleet.recipe import Optimizer
 from nclab.training.sweep import SweepConfig
+from nclab_papers.shared import study
 from nclab_papers.shared.networks import FieldData, FieldNetworks, collapse
-from nclab_papers.shared.study import (
-    COUNTS,
-    BySeed,
-    Cells,
-    as_rows,
-    averaged,
-    by_cell,
-    column,
-    counts,
-    differences,
-    having,
-    log10,
-    of_the_source,
-    signed,
-    slopes,
-    train_and_measure,
-    within,
-)
 
 DECAYS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0)
 USUAL = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
@@ -123,7 +106,7 @@ def run(
 
     The column `rate` is the rate of SGD in the same cell; adaptive optimisers used a tenth of it.
     """
-    return train_and_measure(
+    return study.train_and_measure(
         config, arms(config, seeds), collapse, seeds=seeds, out=out, engine=engine
     )
 
@@ -132,30 +115,32 @@ def tables(numbers: Numbers) -> list[Table]:
     """Return the measures of collapse by optimiser and weight decay."""
     title = (
         "Base-10 logarithms of NC1, NC2 and NC3, and NC0 itself; mean ± deviation over networks "
-        f"with training accuracy {COUNTS} or more"
+        f"with training accuracy {study.COUNTS} or more"
     )
     names = {str(name): label for name, label in OPTIMIZERS.items()}
     names[NO_MOMENTUM] = "SGD without momentum"
     order = {name: index for index, name in enumerate(names)}
-    rows = sorted(as_rows(numbers), key=lambda row: (order[row["optimizer"]], row["weight_decay"]))
+    rows = sorted(
+        study.as_rows(numbers), key=lambda row: (order[row["optimizer"]], row["weight_decay"])
+    )
     keys = [
         Column("optimiser", "optimizer", names=names),
         Column("weight decay", "weight_decay", "g"),
     ]
     headings = {"nc1": "NC1", "nc2": "NC2", "nc3": "NC3", "raw_nc3": "NC3 raw"}
-    columns = [Column(heading, log10(name), ".2f") for name, heading in headings.items()]
+    columns = [Column(heading, study.log10(name), ".2f") for name, heading in headings.items()]
     columns.append(Column("NC0", "nc0"))
-    return [summarise(title, rows, keys, columns, counts=counts, count_heading="count")]
+    return [summarise(title, rows, keys, columns, counts=study.counts, count_heading="count")]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return NC1, NC2 and NC3 against weight decay, and NC0 of AdamW by the number of classes."""
-    rows = [row for row in as_rows(numbers) if row["weight_decay"] > 0 and counts(row)]
+    rows = [row for row in study.as_rows(numbers) if row["weight_decay"] > 0 and study.counts(row)]
     if not rows:
         return []
     quantities = {
         title: [
-            Line(label, log10(title.lower()), {"optimizer": name}, colour)
+            Line(label, study.log10(title.lower()), {"optimizer": name}, colour)
             for colour, (name, label) in enumerate(OPTIMIZERS.items())
         ]
         for title in ("NC1", "NC2", "NC3")
@@ -185,18 +170,17 @@ def pictures(numbers: Numbers) -> list[Picture]:
     return [Picture("zhao2026_optimizers", title, panels, 2, caption)]
 
 
-study_claim = partial(claim, needs="zhao2026_optimizers", figure="zhao2026_optimizers")
+study_claim = study.claims_about("zhao2026_optimizers")
 
 
-def decade_slopes(numbers: Numbers, name: str, column: str, at: Sequence[float]) -> BySeed:
+def decade_slopes(numbers: Numbers, name: str, column: str, at: Sequence[float]) -> study.BySeed:
     """Return the slope of a base-10 logarithm per factor of ten of the weight decay."""
-    rows = having(as_rows(numbers), optimizer=name)
-    return slopes(rows, log10(column), along="weight_decay", at=at, keys=CELL)
+    rows = study.having(study.as_rows(numbers), optimizer=name)
+    return study.slopes(rows, study.log10(column), along="weight_decay", at=at, keys=CELL)
 
 
 @study_claim(
     "zhao2026/coupled-collapses",
-    Kind.RESULT,
     "Weight decay that is added to the gradient, as by SGD and Adam, makes networks collapse.",
     "zhao2026, Sec. Abstract “the overlooked role of weight-decay coupling”",
     code="nclab_papers.shared.study.slopes",
@@ -204,29 +188,27 @@ def decade_slopes(numbers: Numbers, name: str, column: str, at: Sequence[float])
 def coupled_collapses(numbers: Numbers) -> Finding:
     """Require that NC1 falls with weight decay, for SGD and for Adam."""
     parts = [
-        Part(f"fall of NC1, {label}", signed(decade_slopes(numbers, name, "nc1", USUAL), -1))
+        Part(f"fall of NC1, {label}", study.signed(decade_slopes(numbers, name, "nc1", USUAL), -1))
         for name, label in (("sgd", "SGD"), ("adam", "Adam"))
     ]
-    return of_the_source(judge_effects(parts, margin=MARGIN, unit="a decade"), numbers)
+    return study.of_the_source(judge_effects(parts, margin=MARGIN, unit="a decade"), numbers)
 
 
 @study_claim(
     "zhao2026/decoupled-does-not",
-    Kind.RESULT,
     "Weight decay that is taken from the weights, as by AdamW, does not make networks collapse.",
     "zhao2026, Sec. Abstract “under decoupled weight decay in adaptive optimizers”",
     code="nclab_papers.shared.study.slopes",
 )
 def decoupled_does_not(numbers: Numbers) -> Finding:
     """Require that NC1 of AdamW falls by less than the margin."""
-    rises = signed(decade_slopes(numbers, "adamw", "nc1", USUAL), 1, MARGIN)
+    rises = study.signed(decade_slopes(numbers, "adamw", "nc1", USUAL), 1, MARGIN)
     part = Part(f"slope of NC1, AdamW, above −{MARGIN:g}", rises)
-    return of_the_source(judge_effects([part], margin=0.0, unit="a decade"), numbers)
+    return study.of_the_source(judge_effects([part], margin=0.0, unit="a decade"), numbers)
 
 
 @study_claim(
     "zhao2026/cannot-emerge",
-    Kind.RESULT,
     "Neural collapse cannot emerge under AdamW.",
     "zhao2026, Sec. Abstract “NC cannot emerge under decoupled weight decay”",
     code="nclab_papers.shared.study.differences",
@@ -237,11 +219,11 @@ def cannot_emerge(numbers: Numbers) -> Finding:
     Collapse means all of NC0 to NC3. For each metric, the smallest value over all rates and weight
     decays counts. Only an AdamW that lags in no metric would contradict the claim.
     """
-    rows = as_rows(numbers)
+    rows = study.as_rows(numbers)
     lags = [
-        differences(
-            _smallest(having(rows, optimizer="adamw"), name),
-            _smallest(having(rows, optimizer="sgd"), name),
+        study.differences(
+            _smallest(study.having(rows, optimizer="adamw"), name),
+            _smallest(study.having(rows, optimizer="sgd"), name),
         )
         for name in ("nc0", "nc1", "nc2", "nc3")
     ]
@@ -253,13 +235,13 @@ def cannot_emerge(numbers: Numbers) -> Finding:
     )
     part = Part("largest difference of smallest values, AdamW − SGD, of NC0 to NC3", worst)
     finding = judge_effects([part], margin=0.3, chosen_of=len(lags))
-    return of_the_source(finding, numbers, universal=True)
+    return study.of_the_source(finding, numbers, universal=True)
 
 
-def _smallest(rows: Iterable[Row], name: str) -> Cells:
+def _smallest(rows: Iterable[Row], name: str) -> study.Cells:
     """Return the smallest log10 over rates and weight decays, by seed, classes and data."""
-    smallest: Cells = {}
-    cells = by_cell(rows, log10(name), "classes", "data", "rate", "weight_decay")
+    smallest: study.Cells = {}
+    cells = study.by_cell(rows, study.log10(name), "classes", "data", "rate", "weight_decay")
     for (seed, classes, data, *_), measured in cells.items():
         cell = (seed, classes, data)
         smallest[cell] = min(measured, smallest.get(cell, measured))
@@ -268,51 +250,50 @@ def _smallest(rows: Iterable[Row], name: str) -> Cells:
 
 @study_claim(
     "zhao2026/momentum-accelerates",
-    Kind.RESULT,
     "Momentum makes SGD collapse faster, beyond what it does to the training loss.",
     "zhao2026, Sec. Abstract “the accelerating effect of momentum on NC (beyond convergence”",
     code="nclab_papers.shared.study.differences",
 )
 def momentum_accelerates(numbers: Numbers) -> Finding:
     """Require that NC1 / loss is larger without momentum, at ten times the learning rate."""
-    rows = as_rows(numbers)
+    rows = study.as_rows(numbers)
     keys = (*CELL, "weight_decay")
 
-    def nc1_over_loss(name: str) -> Cells:
-        networks = having(rows, optimizer=name)
-        nc1, loss = (by_cell(networks, log10(column), *keys) for column in ("nc1", "loss"))
+    def nc1_over_loss(name: str) -> study.Cells:
+        networks = study.having(rows, optimizer=name)
+        nc1, loss = (
+            study.by_cell(networks, study.log10(column), *keys) for column in ("nc1", "loss")
+        )
         return {key: nc1[key] - loss[key] for key in nc1.keys() & loss.keys()}
 
-    gains = differences(nc1_over_loss(NO_MOMENTUM), nc1_over_loss("sgd"))
+    gains = study.differences(nc1_over_loss(NO_MOMENTUM), nc1_over_loss("sgd"))
     part = Part("NC1 over loss, without momentum − with it", gains)
-    return of_the_source(judge_effects([part], margin=MARGIN), numbers)
+    return study.of_the_source(judge_effects([part], margin=MARGIN), numbers)
 
 
 @study_claim(
     "findings/optimizer-sgdw-matched",
-    Kind.RESULT,
     "SGDW collapses as much as SGD if both shrink weights equally: with momentum 0.9, at ten "
     "times the weight decay of SGD.",
     "zhao2026, Sec. Abstract “the overlooked role of weight-decay coupling”",
 )
 def sgdw_matched(numbers: Numbers) -> Finding:
     """Compare NC1 of SGDW at weight decay 10 λ with NC1 of SGD at λ."""
-    rows = as_rows(numbers)
+    rows = study.as_rows(numbers)
     decays = [decay for decay in numbers["config"]["weight_decays"] if decay]
     tenfold = {decay: float(f"{10 * decay:.6g}") for decay in decays}  # 10 * 3e-4 is not 3e-3
     matched = [
         {**row, "weight_decay": tenfold[row["weight_decay"]]}
-        for row in having(rows, optimizer="sgd", weight_decay=tuple(tenfold))
+        for row in study.having(rows, optimizer="sgd", weight_decay=tuple(tenfold))
     ]
     keys = (*CELL, "weight_decay")
-    sgdw = by_cell(having(rows, optimizer="sgdw"), log10("nc1"), *keys)
-    gaps = differences(sgdw, by_cell(matched, log10("nc1"), *keys))
-    return judge_effects(within("NC1, SGDW − SGD", gaps, MARGIN), margin=0.0)
+    sgdw = study.by_cell(study.having(rows, optimizer="sgdw"), study.log10("nc1"), *keys)
+    gaps = study.differences(sgdw, study.by_cell(matched, study.log10("nc1"), *keys))
+    return judge_effects(study.within("NC1, SGDW − SGD", gaps, MARGIN), margin=0.0)
 
 
 @study_claim(
     "findings/optimizer-adamw-matched",
-    Kind.RESULT,
     "Networks also collapse with the weight decay of AdamW, from 1e-2 to 1, where it shrinks "
     "weights as much as the weight decay of SGD does.",
     "zhao2026, Sec. Abstract “NC cannot emerge under decoupled weight decay”",
@@ -322,7 +303,8 @@ def adamw_matched(numbers: Numbers) -> Finding:
     """Require that NC1, NC2 and NC3 of AdamW fall with weight decay from 1e-2 to 1."""
     parts = [
         Part(
-            f"fall of {column.upper()}", signed(decade_slopes(numbers, "adamw", column, LARGE), -1)
+            f"fall of {column.upper()}",
+            study.signed(decade_slopes(numbers, "adamw", column, LARGE), -1),
         )
         for column in ("nc1", "nc2", "nc3")
     ]
@@ -331,7 +313,6 @@ def adamw_matched(numbers: Numbers) -> Finding:
 
 @study_claim(
     "findings/optimizer-centred-raw",
-    Kind.RESULT,
     "Under AdamW at weight decay 1 the classifier is nearer to centred class means than to raw "
     "class means: metrics of raw means measure their common part.",
     "zhao2026, Sec. Abstract “typically quantified through NC metrics”",
@@ -339,23 +320,24 @@ def adamw_matched(numbers: Numbers) -> Finding:
 )
 def centred_and_raw(numbers: Numbers) -> Finding:
     """Require that NC3 is larger with raw class means than with centred class means."""
-    rows = having(as_rows(numbers), optimizer="adamw", weight_decay=1.0)
-    raw, centred = (by_cell(rows, log10(column), *CELL) for column in ("raw_nc3", "nc3"))
-    part = Part("NC3 raw − centred", differences(raw, centred))
+    rows = study.having(study.as_rows(numbers), optimizer="adamw", weight_decay=1.0)
+    raw, centred = (
+        study.by_cell(rows, study.log10(column), *CELL) for column in ("raw_nc3", "nc3")
+    )
+    part = Part("NC3 raw − centred", study.differences(raw, centred))
     return judge_effects([part], margin=MARGIN)
 
 
 @study_claim(
     "findings/optimizer-parity",
-    Kind.RESULT,
     "Under AdamW at weight decay 3 the sum of the classifier's rows stays larger for an odd "
     "number of classes: the corners of its box cannot sum to zero.",
     "zhao2026, Def. of NC0 “whose convergence to zero is a necessary condition”",
 )
 def parity(numbers: Numbers) -> Finding:
     """Require that NC0 of AdamW at weight decay 3 is larger for odd numbers of classes."""
-    rows = having(as_rows(numbers), optimizer="adamw", weight_decay=3.0)
-    cells = by_cell(rows, column("nc0"), "rate", "data", "classes")
+    rows = study.having(study.as_rows(numbers), optimizer="adamw", weight_decay=3.0)
+    cells = study.by_cell(rows, study.column("nc0"), "rate", "data", "classes")
     every = [int(classes) for classes in numbers["config"]["classes"]]
     odd, even = ([classes for classes in every if classes % 2 == parity] for parity in (1, 0))
     gaps = {
@@ -363,4 +345,4 @@ def parity(numbers: Numbers) -> Finding:
         for key in {cell[:3] for cell in cells}
         if odd and even and all((*key, C) in cells for C in every)
     }
-    return judge_effects([Part("NC0, odd − even classes", averaged(gaps))], margin=0.01)
+    return judge_effects([Part("NC0, odd − even classes", study.averaged(gaps))], margin=0.01)

@@ -10,7 +10,6 @@ results as evidence. The last claim is about free features.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from nclab.theory.targets.closed_forms import simplex_gap
 from nclab.theory.targets.dispatch import target
 from nclab.training.fleet import Recipe
 from nclab.training.sweep import SweepConfig, TrainedNetwork
+from nclab_papers.shared import study
 from nclab_papers.shared.networks import (
     FieldData,
     FieldNetworks,
@@ -39,20 +39,6 @@ from nclab_papers.shared.networks import (
     collapse,
     read,
     rounded,
-)
-from nclab_papers.shared.study import (
-    as_rows,
-    averaged,
-    by_cell,
-    column,
-    counts,
-    differences,
-    having,
-    log10,
-    minimise_freely,
-    of_the_source,
-    train_and_measure,
-    within,
 )
 
 FIRST = "cross_entropy"
@@ -175,7 +161,7 @@ def run(
         )
         for seed, data, classes, loss in product(seeds, config.data, config.classes, LOSSES)
     ]
-    return train_and_measure(config, fleets, measure, seeds=seeds, out=out, engine=engine)
+    return study.train_and_measure(config, fleets, measure, seeds=seeds, out=out, engine=engine)
 
 
 def tables(numbers: Numbers) -> list[Table]:
@@ -185,25 +171,25 @@ def tables(numbers: Numbers) -> list[Table]:
         "accuracy 0.99 or more"
     )
     order = {loss: index for index, loss in enumerate(LOSSES)}
-    rows = sorted(as_rows(numbers), key=lambda row: (order[row["loss"]], row["weight_decay"]))
+    rows = sorted(study.as_rows(numbers), key=lambda row: (order[row["loss"]], row["weight_decay"]))
     keys = [Column("loss", "loss", names=LOSSES), Column("weight decay", "weight_decay", "g")]
     columns = [
-        Column("log10 NC1", log10("nc1"), ".2f"),
+        Column("log10 NC1", study.log10("nc1"), ".2f"),
         Column("test accuracy", "test_accuracy", ".4f"),
         Column("gap", "gap", ".2f"),
         Column("predicted gap", "predicted_gap", ".2f"),
     ]
-    return [summarise(title, rows, keys, columns, counts=counts, count_heading="count")]
+    return [summarise(title, rows, keys, columns, counts=study.counts, count_heading="count")]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return collapse, held-out accuracy and logit gaps of all losses, against weight decay."""
-    rows = [row for row in as_rows(numbers) if counts(row)]
+    rows = [row for row in study.as_rows(numbers) if study.counts(row)]
     if not rows:
         return []
     quantities: tuple[tuple[str, str, Value], ...] = (
-        ("NC1", "log10 NC1", log10("nc1")),
-        ("Held-out samples", "accuracy", column("test_accuracy")),
+        ("NC1", "log10 NC1", study.log10("nc1")),
+        ("Held-out samples", "accuracy", study.column("test_accuracy")),
         ("Logit gap", "log10(measured / predicted)", gap_error),
     )
     panels = tuple(
@@ -239,43 +225,40 @@ def gap_error(row: Row) -> float | None:
 
 def _equal_to_first(numbers: Numbers, name: str, value: Value, reach: float) -> Finding:
     """Judge whether every loss agrees with cross-entropy, over the cells where both count."""
-    rows, parts = as_rows(numbers), []
-    first = by_cell(having(rows, loss=FIRST), value, *CELL)
+    rows, parts = study.as_rows(numbers), []
+    first = study.by_cell(study.having(rows, loss=FIRST), value, *CELL)
     for loss, label in LOSSES.items():
         if loss != FIRST:
-            other = by_cell(having(rows, loss=loss), value, *CELL)
-            parts += within(f"{name}, {label}", differences(other, first), reach)
-    return of_the_source(judge_effects(parts, margin=0.0), numbers)
+            other = study.by_cell(study.having(rows, loss=loss), value, *CELL)
+            parts += study.within(f"{name}, {label}", study.differences(other, first), reach)
+    return study.of_the_source(judge_effects(parts, margin=0.0), numbers)
 
 
-study_claim = partial(claim, needs="zhou2022_losses", figure="zhou2022_losses")
+study_claim = study.claims_about("zhou2022_losses")
 
 
 @study_claim(
     "zhou2022/collapse-alike",
-    Kind.RESULT,
     "Networks collapse alike under all losses.",
     "zhou2022, Sec. Abstract “produce equivalent features on training data”",
 )
 def collapse_alike(numbers: Numbers) -> Finding:
     """Require that log10 NC1 differs from cross-entropy by less than 0.3 in both directions."""
-    return _equal_to_first(numbers, "NC1", log10("nc1"), 0.3)
+    return _equal_to_first(numbers, "NC1", study.log10("nc1"), 0.3)
 
 
 @study_claim(
     "zhou2022/generalise-alike",
-    Kind.RESULT,
     "Networks generalise alike under all losses.",
     "zhou2022, Sec. Abstract “lead to largely identical performance on test data”",
 )
 def generalise_alike(numbers: Numbers) -> Finding:
     """Require that held-out accuracy differs from cross-entropy by less than 0.01."""
-    return _equal_to_first(numbers, "test accuracy", column("test_accuracy"), 0.01)
+    return _equal_to_first(numbers, "test accuracy", study.column("test_accuracy"), 0.01)
 
 
 @study_claim(
     "findings/losses-gap",
-    Kind.RESULT,
     "Under every loss the logit gap of a network agrees with its target up to a factor of 1.26.",
     "zhou2022, Sec. Abstract “Based on the unconstrained feature model assumption”",
 )
@@ -283,9 +266,9 @@ def gap_of_the_target(numbers: Numbers) -> Finding:
     """Require that log10 of the logit gap is within 0.1 of its prediction, for each loss."""
     parts = []
     for loss, label in LOSSES.items():
-        errors = by_cell(having(as_rows(numbers), loss=loss), gap_error, *CELL)
+        errors = study.by_cell(study.having(study.as_rows(numbers), loss=loss), gap_error, *CELL)
         closeness = {cell: 0.1 - abs(error) for cell, error in errors.items()}
-        parts.append(Part(label, averaged(closeness)))
+        parts.append(Part(label, study.averaged(closeness)))
     return judge_effects(parts, margin=0.0)
 
 
@@ -302,7 +285,7 @@ def smoothed_gap(classes: int, decay: float, smoothing: float, *, seed: int = 0)
         fit = torch.nn.functional.cross_entropy((W @ H).T, labels, label_smoothing=smoothing)
         return fit + decay / 2 * W.square().sum() + decay / (2 * C) * H.square().sum()
 
-    W, H = minimise_freely(loss, C, seed=seed)
+    W, H = study.minimise_freely(loss, C, seed=seed)
     logits = W @ H
     gaps = np.diag(logits) - (logits.sum(0) - np.diag(logits)) / (C - 1)
     return float(gaps.min())

@@ -69,7 +69,7 @@ def test_the_tables_have_every_scale_and_run(numbers: dict[str, Any]) -> None:
     assert [row[:2] for row in points.rows] == [
         (scale, "strict saddle") for scale in ("0.5", "1", "1.5")
     ]
-    assert [row[3] for row in ends.rows][::3] == ["0.7500 ± 0.0000", "1.0000 ± 0.0000"]
+    assert [row[3].split(" ±")[0] for row in ends.rows][::3] == ["0.75", "1"]
 
 
 def test_figures_hold_the_samples(numbers: dict[str, Any], tmp_path: Path) -> None:
