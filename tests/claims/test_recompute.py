@@ -10,7 +10,7 @@ import pytest
 
 from nclab.claims.recompute import recompute_run
 from nclab.records import find_runs, open_run, read_run
-from nclab.records.checkpoints import read_checkpoint, write_checkpoint
+from nclab.records.manifest import read_checkpoint, write_checkpoint
 from nclab.training.sweep import train_sweep
 from tests.cli.runner import call
 from tests.training.sweep.small import small

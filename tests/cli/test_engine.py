@@ -14,7 +14,7 @@ import pytest
 
 import nclab
 from nclab.records import find_runs
-from nclab.records.state import is_locked
+from nclab.records.journal import is_locked
 from nclab.training.sweep import train
 from nclab_papers.findings import tour
 from nclab_papers.pan2023 import norms

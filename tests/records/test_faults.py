@@ -12,9 +12,13 @@ import pytest
 
 from nclab.errors import NclabError, NclabWarning
 from nclab.records import Checkpoint, JournalReader, open_run, read_run
-from nclab.records.checkpoints import list_checkpoints, read_checkpoint, write_checkpoint
 from nclab.records.encoding import add_checksum, dump_checked_json, strip_checksum
-from nclab.records.manifest import read_manifest
+from nclab.records.manifest import (
+    list_checkpoints,
+    read_checkpoint,
+    read_manifest,
+    write_checkpoint,
+)
 from tests.records.test_run import start, three_checkpoints, weights
 
 
@@ -134,7 +138,6 @@ def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
     flip(journal_of(tmp_path), whole.index(b'"step":30') + 7)
     journal_of(tmp_path).write_bytes(make_old(tmp_path).replace(b'"step":30', b'"step":20'))
     assert [one["step"] for one in read_run(tmp_path).records] == [10, 20, 20]
-    assert not read_run(tmp_path).checked  # lines without seals
 
 
 def test_a_changed_digit_is_noticed_at_the_checkpoint(tmp_path: Path) -> None:
@@ -145,7 +148,7 @@ def test_a_changed_digit_is_noticed_at_the_checkpoint(tmp_path: Path) -> None:
     with run:
         with pytest.warns(NclabWarning, match="step 30 is skipped"):
             assert run.steps() == [20]
-        with pytest.raises(NclabError, match="damaged"):
+        with pytest.raises(NclabError, match=r"was not\. Resume from another step"):
             run.resume(30)
         run.resume(20)
         run.append({"kind": "measurement", "step": 30, "loss": 1 / 30})

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nclab.records.state import health_of
+from nclab.records.schema import health_of
 
 GOOD = {"accuracy": 1.0, "loss": 0.1, "max_inter": -0.3, "mean_inter": -0.3, "samples": 8}
 ALARM = {"kind": "alarm", "name": "not finite"}

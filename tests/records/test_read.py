@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from nclab.errors import NclabError
-from nclab.records import JournalReader, find_runs, glance, read_run, state, verify_run
+from nclab.records import JournalReader, find_runs, glance, read_run, verify_run
+from nclab.records import run as run_module
 from nclab.records.encoding import add_checksum
 from nclab.records.manifest import read_manifest
 from tests.cli.runner import call
@@ -33,7 +34,7 @@ def test_a_view_has_state_and_progress(tmp_path: Path) -> None:
 def test_beats_are_written_once_a_period(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, period: float, writes: int
 ) -> None:
-    monkeypatch.setattr(state, "PERIOD_SECONDS", period)
+    monkeypatch.setattr(run_module, "PERIOD_SECONDS", period)
     seen = set()
     with start(tmp_path) as run:
         for step in range(1, 6):
@@ -76,11 +77,8 @@ def fill(folder: Path, count: int) -> None:
 
 def test_large_records_can_be_skipped(tmp_path: Path) -> None:
     fill(tmp_path, 3)
-    view = read_run(tmp_path, kinds={"measurement"}, arrays=False)
-    assert view.records == [
-        {"kind": "measurement", "step": step, "layers": [{"name": "a", "min_intra": 0.5}]}
-        for step in range(3)
-    ]
+    view = read_run(tmp_path, kinds={"measurement"})
+    assert [record["step"] for record in view.records] == [0, 1, 2]
     assert len(read_run(tmp_path).of_kind("geometry")) == 3
     assert len(JournalReader(tmp_path, kinds=["geometry"]).poll()) == 3
 

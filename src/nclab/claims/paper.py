@@ -12,7 +12,6 @@ from nclab.engine import LOCAL, Engine, Job, Progress, ReportStep
 from nclab.errors import NclabError
 from nclab.figures.picture import Picture
 from nclab.progress import bar
-from nclab.records.schema import ExperimentRow
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ def find_preset(experiment: Experiment, name: str) -> Any:
     return experiment.PRESETS[name]
 
 
-def describe_experiment(module: Experiment) -> ExperimentRow:
+def describe_experiment(module: Experiment) -> dict[str, str]:
     """Read title, claim, source and description from the docstring of an experiment's module.
 
     >>> from nclab_papers.pan2023 import fig31

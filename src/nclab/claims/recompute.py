@@ -12,10 +12,9 @@ from typing import Any
 from nclab.claims.ledger import judge_experiment
 from nclab.claims.registry import experiments
 from nclab.errors import NclabError
-from nclab.records.fleet_config import FLEET
 from nclab.records.read import RunView, read_run
 from nclab.records.results import CLAIMS, NUMBERS, digest, read_json, read_numbers
-from nclab.records.schema import MEASUREMENT, TRAIN, layers_of, split_of
+from nclab.records.schema import FLEET, MEASUREMENT, TRAIN, layers_of, split_of
 from nclab.records.verify import Verified
 from nclab.training.sweep.measure import remeasure
 from nclab.training.sweep.rows import TEST, summary

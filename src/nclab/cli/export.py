@@ -49,8 +49,8 @@ def command(
     Training curves: [bold]nclab export runs/ --records epoch --out epochs.parquet[/bold]
     """
     from nclab.files import check_output
-    from nclab.records.export import FORMATS, encoded, record_rows, write_rows
     from nclab.records.read import LeftOut
+    from nclab.records.results import FORMATS, encoded, record_rows, write_rows
     from nclab.text import printable
 
     check_runs_folder(folder)

@@ -55,8 +55,7 @@ def command(folder: RunsArgument, as_json: JsonOption = False) -> None:
 def _row(view: "RunView", root: Path) -> dict[str, Any]:
     """Return one run as plain JSON values."""
     from nclab.records import read_run
-    from nclab.records.schema import ALARM, MEASUREMENT, last_layer
-    from nclab.records.state import health_of
+    from nclab.records.schema import ALARM, MEASUREMENT, health_of, last_layer
 
     last_record = view.last(MEASUREMENT)
     alarms: list[dict[str, Any]] = []

@@ -1,8 +1,7 @@
 """Runs on disk: a manifest, a journal of records and checkpoints that survive crashes."""
 
-from nclab.records.checkpoints import Checkpoint
 from nclab.records.journal import JournalReader
-from nclab.records.manifest import Manifest
+from nclab.records.manifest import Checkpoint, Manifest
 from nclab.records.read import RunView, find_runs, glance, read_run
 from nclab.records.run import Run, open_run
 from nclab.records.verify import verify_run

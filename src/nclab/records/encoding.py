@@ -87,12 +87,6 @@ def to_plain(value: Any, *, path: str = "") -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str | int):
-                raise RecordError(
-                    f"Expected texts as keys of a record, got {key!r} in {path or 'the record'}. "
-                    "Convert the key to a text."
-                )
         return {str(key): to_plain(item, path=f"{path}{key}.") for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_plain(item, path=f"{path}{index}.") for index, item in enumerate(value)]
@@ -141,7 +135,7 @@ def check_line(line: bytes, identity: str = "") -> int | None:
     >>> check_line(b'{"kind":"note","check":"3-15-0fa5ec52"}', "7c0e5f81a2b3d4c6") is None
     True
     """
-    match = _search_end(_LINE_END, line)
+    match = _LINE_END.search(line, max(0, len(line) - _MAX_END_BYTES))
     if match is None:
         return None
     number, length, written = match.groups()
@@ -163,12 +157,8 @@ def _line_checksum(body: bytes, header: bytes, number: int, identity: str) -> in
 
 def strip_checksum(line: bytes) -> bytes:
     """Return a line without its checksum, whether the checksum is right or wrong."""
-    match = _search_end(_LINE_END, line)
+    match = _LINE_END.search(line, max(0, len(line) - _MAX_END_BYTES))
     return line if match is None else line[: match.start()] + b"}"
-
-
-def _search_end(pattern: re.Pattern[bytes], content: bytes) -> re.Match[bytes] | None:
-    return pattern.search(content, max(0, len(content) - _MAX_END_BYTES))
 
 
 def dump_checked_json(value: Mapping[str, Any], *, indent: int = 1) -> bytes:
@@ -200,7 +190,7 @@ def load_checked_json(content: bytes) -> tuple[Any, bool]:
     Traceback (most recent call last):
     nclab.errors.RecordError: its checksum does not match its content
     """
-    match = _search_end(_FILE_END, content)
+    match = _FILE_END.search(content, max(0, len(content) - _MAX_END_BYTES))
     body = content if match is None else content[: match.start()] + b"\n}"
     if match and (int(match[1]) != len(body) or int(match[2], 16) != zlib.crc32(body)):
         raise RecordError("its checksum does not match its content")

@@ -5,12 +5,15 @@ writer opens the journal. Readers skip damaged lines and say so.
 """
 
 import contextlib
+import fcntl
 import os
+import time
 import warnings
+import weakref
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from nclab.errors import NclabWarning, RecordError
 from nclab.files import open_regular, translate_os_errors
@@ -24,19 +27,19 @@ from nclab.records.encoding import (
     line_prefix,
 )
 from nclab.records.manifest import read_manifest
-from nclab.records.schema import END, SCHEMA, START, StartRecord
-from nclab.records.state import acquire_lock, close_in_children
+from nclab.records.schema import END, SCHEMA, START
 
 JOURNAL = "journal.jsonl"
+LOCK = "lock"
 Record = dict[str, Any]
 
-FOREIGN = "its manifest and its journal are of different runs"
 _OLD_HEADING = b'{"kind":"start","schema":1}'
 """First line of the journals of nclab 0.1.0, whose lines have no checksums."""
-_MAX_HEADING_BYTES = 4096
 _COMPARED_BYTES = 256
 """Bytes before the reader's position by which it notices that a journal was cut and grew again."""
 _BLOCK_BYTES = 1 << 20
+_LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.05
+"""A reader that tests the lock holds it for a moment; a writer therefore tries several times."""
 
 
 class Damage(NamedTuple):
@@ -50,13 +53,12 @@ class JournalReader:
     """Reads the journal of a run and continues where it stopped.
 
     Every line is checked. A journal whose first line has a checksum must have checksums throughout;
-    in a journal of nclab 0.1.0 a line is intact if it is JSON. Lines of another run are damaged
-    ones.
+    in a journal of nclab 0.1.0 a line is intact if it is JSON. A line of another run counts as
+    damaged.
 
     Args:
         folder: the folder of the run; it need not exist yet.
         kinds: kinds of records that `poll` returns; by default all.
-        arrays: whether records keep their lists of numbers.
         root: a folder below which no link is followed.
 
     >>> import tempfile
@@ -73,11 +75,10 @@ class JournalReader:
         folder: str | os.PathLike[str],
         *,
         kinds: Collection[str] | None = None,
-        arrays: bool = True,
         root: Path | None = None,
     ) -> None:
         self.path = Path(folder) / JOURNAL
-        self._kinds, self._arrays, self._root = kinds, arrays, root
+        self._kinds, self._root = kinds, root
         self.position = 0
         """Bytes up to the end of the last complete line."""
         self._start()
@@ -101,8 +102,6 @@ class JournalReader:
         self.lines = self.damaged = self.missing = 0
         self.torn: int | None = None
         """First byte of an incomplete last line, which is being written or was left by a kill."""
-        self.last = b""
-        """Last complete line, if it is intact."""
         self.intact_end = self.intact_checksum = self.intact_lines = 0
         """Bytes up to the end of the last intact line, their CRC-32 and their number of lines."""
         self.last_intact = b""
@@ -129,12 +128,12 @@ class JournalReader:
         prefixes = None if self._kinds is None else tuple(map(line_prefix, self._kinds))
         for line in self.new_lines():
             if prefixes and line.startswith(b'{"kind":"') and not line.startswith(prefixes):
-                continue
+                continue  # much faster than decoding the line
             record = decode(line)
             if record is None or record["kind"] == START:
                 continue
             if self._kinds is None or record["kind"] in self._kinds:
-                yield record if self._arrays else cast(Record, without_arrays(record))
+                yield record
 
     def new_lines(self) -> Iterator[bytes]:
         """Yield the intact lines that are new since the last call; one is in memory at a time."""
@@ -151,42 +150,31 @@ class JournalReader:
                 self._start()
                 stream.seek(0)
             while line := stream.readline(MAX_LINE_BYTES + 1):
-                offset = self.position
-                if line.endswith(b"\n"):
-                    self._advance(line)
-                    if self._in_long_line:  # the end of a line that was counted already
-                        self._in_long_line = False
-                    elif self._accept(line, offset):
-                        yield line
-                elif len(line) > MAX_LINE_BYTES:
-                    self._advance(line)
-                    if not self._in_long_line:
-                        self._in_long_line = True
-                        self._accept(b"\0", offset)
-                else:
-                    self.torn = offset
+                is_long = len(line) > MAX_LINE_BYTES
+                if not line.endswith(b"\n") and not is_long:
+                    self.torn = self.position
                     return
+                self.position += len(line)
+                self.checksum = zlib.crc32(line, self.checksum)
+                self._compared = (self._compared + line[-_COMPARED_BYTES:])[-_COMPARED_BYTES:]
+                if not self._in_long_line and self._accept(b"\0" if is_long else line, len(line)):
+                    yield line
+                self._in_long_line = not line.endswith(b"\n")
 
-    def _advance(self, content: bytes) -> None:
-        self.position += len(content)
-        self.checksum = zlib.crc32(content, self.checksum)
-        self._compared = (self._compared + content[-_COMPARED_BYTES:])[-_COMPARED_BYTES:]
-
-    def _accept(self, line: bytes, offset: int) -> bool:
-        """Whether the next line is intact and in order; count it."""
+    def _accept(self, line: bytes, size: int) -> bool:
+        """Whether the line that ends at the position is intact and in order; count it."""
         self.lines += 1
         missing = self._check(line)
         if missing is None:
             self.damaged += 1
             self.damaged_at_end += 1
-            self.last = b""
         else:
             self.missing += missing
             self.intact_end, self.intact_checksum = self.position, self.checksum
             self.intact_lines, self.damaged_at_end = self.lines, 0
-            self.last = self.last_intact = line
+            self.last_intact = line
         if missing != 0 and self._first_damage is None:
-            self._first_damage = Damage(self.lines, offset)
+            self._first_damage = Damage(self.lines, self.position - size)
         return missing is not None
 
     def _check(self, line: bytes) -> int | None:
@@ -221,20 +209,6 @@ class JournalReader:
             self.identity = identity if isinstance(identity, str) else ""
         self.is_foreign = identity != self.identity
 
-    def read_heading(self) -> None:
-        """Read the first line only."""
-        with contextlib.suppress(FileNotFoundError):
-            with open_regular(self.path, root=self._root) as stream:
-                line = stream.readline(_MAX_HEADING_BYTES)
-            if line.endswith(b"\n"):
-                self._check(line)
-
-    def is_intact(self, line: bytes) -> bool:
-        """Whether a line of this journal is intact by itself; call `read_heading` before."""
-        if self.has_checksums:
-            return check_line(line, self.identity or "") is not None
-        return decode(line) is not None
-
     @property
     def damage(self) -> Damage | None:
         """First damaged or missing line before the last intact one."""
@@ -243,15 +217,40 @@ class JournalReader:
 
     @property
     def problem(self) -> str | None:
-        """What could not be read so far, or None."""
+        """Which lines could not be read so far, or None."""
+        if self._first_damage is None:
+            return None
         parts = []
         if self.damaged:
             parts.append(f"{_count_lines(self.damaged)} damaged and skipped")
         if self.missing:
             parts.append(f"{_count_lines(self.missing)} missing")
-        first = self._first_damage
-        text = f"{' and '.join(parts)}, from line {first.line} on" if first else None
-        return f"{FOREIGN}: {text}" if self.is_foreign else text
+        text = f"{' and '.join(parts)}, from line {self._first_damage.line} on"
+        foreign = "its manifest and its journal are of different runs: "
+        return f"{foreign}{text}" if self.is_foreign else text
+
+    def end_problem(self, heartbeat: Mapping[str, Any]) -> str | None:
+        """Return what is missing at the end of a journal that was read and that nobody writes.
+
+        `heartbeat` is the content of `state.json`, which knows where the writer ended.
+        """
+        if self.lines == 0:
+            return "its journal has no complete line"
+        if self.torn is not None:
+            return f"its last line is incomplete, from byte {self.torn} on"
+        length = heartbeat.get("journal_length")
+        if isinstance(length, int) and self.position < length:
+            return f"its journal has {self.position} bytes instead of {length}"
+        if heartbeat.get("state") == "finished" and not self.last_intact.startswith(_END_PREFIX):
+            return "it has finished, but its last record is missing"
+        return None
+
+    @property
+    def end(self) -> Record | None:
+        """The last record, if it ends the run."""
+        if self.damaged_at_end or not self.last_intact.startswith(_END_PREFIX):
+            return None
+        return decode(self.last_intact)
 
     def require_readable(self) -> None:
         """Raise if the first line belongs to another program or to a newer nclab."""
@@ -269,72 +268,41 @@ class JournalReader:
             )
 
 
+_END_PREFIX = line_prefix(END)
+
+
 def _count_lines(count: int) -> str:
     return f"{count} line{'s are' if count > 1 else ' is'}"
 
 
-def without_arrays(value: Any) -> Any:
-    """Return the value without its lists of numbers; lists of objects stay.
-
-    >>> without_arrays({"kind": "m", "layers": [{"min_intra": 0.9, "intra": [0.9, 1.0]}]})
-    {'kind': 'm', 'layers': [{'min_intra': 0.9}]}
-    """
-    if isinstance(value, dict):
-        return {key: without_arrays(item) for key, item in value.items() if not _is_array(item)}
-    if isinstance(value, list):
-        return [without_arrays(item) for item in value]
-    return value
-
-
-def _is_array(value: Any) -> bool:
-    while isinstance(value, list):
-        if not value:
-            return True
-        value = value[0]
-        if isinstance(value, int | float):
-            return True
-    return False
-
-
-def prefix_checksum(stream: BinaryIO, length: int) -> tuple[int, int] | None:
+def prefix_checksum(path: Path, length: int, *, root: Path | None = None) -> tuple[int, int] | None:
     """Return CRC-32 and number of lines of the first bytes of a file; None if it is shorter."""
-    stream.seek(0)
     checksum = lines = 0
-    while length > 0:
-        block = stream.read(min(_BLOCK_BYTES, length))
-        if not block:
-            return None
-        checksum = zlib.crc32(block, checksum)
-        length -= len(block)
-        lines += block.count(b"\n")
+    with open_regular(path, root=root) as stream:
+        while length > 0:
+            block = stream.read(min(_BLOCK_BYTES, length))
+            if not block:
+                return None
+            checksum = zlib.crc32(block, checksum)
+            length -= len(block)
+            lines += block.count(b"\n")
     return checksum, lines
-
-
-def heading(identity: str) -> StartRecord:
-    """Return the first record of a journal, which readers leave out.
-
-    >>> heading("7c0e5f81a2b3d4c6")
-    {'kind': 'start', 'schema': 3, 'identity': '7c0e5f81a2b3d4c6'}
-    """
-    if not identity:  # an older run that starts again: its lines are not bound to it
-        return {"kind": START, "schema": CHECKSUM_SCHEMA}
-    return {"kind": START, "schema": SCHEMA, "identity": identity}
 
 
 class JournalWriter:
     """The only writer of a journal.
 
-    A journal of nclab 0.1.0 keeps its form: its new lines have no checksums either. `identity` is
-    that of the run, if the run has no manifest yet.
+    A journal of nclab 0.1.0 keeps its form: its new lines have no checksums either. Pass the
+    `identity` of the run if it has no manifest yet.
     """
 
     def __init__(self, folder: Path, identity: str | None = None) -> None:
         self.path = folder / JOURNAL
         self._refusal: str | None = None
-        with translate_os_errors("write", self.path, RecordError):
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        # The journal is locked as well, because the file "lock" may have been removed.
+        self._lock = Lock(self.path)
+        self._descriptor = self._lock.descriptor
         try:
-            acquire_lock(self._descriptor, self.path)  # the file "lock" may have been removed
             reader = JournalReader(folder)
             with translate_os_errors("read", self.path, RecordError):
                 for _ in reader.new_lines():
@@ -345,40 +313,29 @@ class JournalWriter:
                     f"Expected the journal of the run that the manifest describes, got that of "
                     f"another run: {self.path}. Restore the manifest or the journal from a copy."
                 )
-            known = identity if reader.identity is None else reader.identity
-            self._identity = known or ""
-            self.dropped = reader.damaged_at_end
-            """Damaged lines at the end, which are cut off."""
+            is_new = identity is not None and reader.lines <= 1  # no record depends on its heading
+            self._identity = (identity if is_new else reader.identity) or ""
             self.length, self.checksum = reader.intact_end, reader.intact_checksum
             """Bytes written so far, and their CRC-32."""
             self._lines, self._last_line = reader.intact_lines, reader.last_intact
             self.damage = reader.damage
             self._has_checksums = reader.has_checksums is not False
-            if self.dropped:
-                warnings.warn(
-                    f"The end of {self.path} is damaged; {_count_lines(self.dropped)} removed.",
-                    NclabWarning,
-                    stacklevel=4,
-                )
+            if reader.damaged_at_end:
+                removed = _count_lines(reader.damaged_at_end)
+                message = f"The end of {self.path} is damaged; {removed} removed."
+                warnings.warn(message, NclabWarning, stacklevel=4)
             if self.damage is None:  # cut off what a kill or a power failure left at the end
                 self._truncate(self.length)
-                if self.length == 0:
-                    self.append(heading(self._identity))
+                if is_new or self.length == 0:
+                    self.cut(0)
         except BaseException:
-            os.close(self._descriptor)
+            self.close()
             raise
-        close_in_children(self)
-
-    def bind(self, identity: str) -> None:
-        """Write a new heading for a journal that has no other line."""
-        if identity != self._identity:
-            self._identity = identity
-            self.cut(0)
 
     @property
     def end(self) -> Record | None:
         """The last record, if it ends the run."""
-        return decode(self._last_line) if self._last_line.startswith(line_prefix(END)) else None
+        return decode(self._last_line) if self._last_line.startswith(_END_PREFIX) else None
 
     @property
     def is_new(self) -> bool:
@@ -423,7 +380,7 @@ class JournalWriter:
         """Raise after an error of the disk, when its content is unknown, and in forked children."""
         if self._refusal:
             raise RecordError(self._refusal)
-        if self._descriptor < 0:
+        if self._lock.descriptor < 0:
             raise RecordError(
                 f"Expected the process that opened {self.path}, got a forked copy of it or a "
                 "closed run. Let one process write."
@@ -445,11 +402,8 @@ class JournalWriter:
         return None if prefix is None else prefix[0]
 
     def _prefix(self, length: int) -> tuple[int, int] | None:
-        with (
-            translate_os_errors("read", self.path, RecordError),
-            open(self._descriptor, "rb", closefd=False) as stream,
-        ):
-            return prefix_checksum(stream, length)
+        with translate_os_errors("read", self.path, RecordError):
+            return prefix_checksum(self.path, length)
 
     def before_step(self, step: int) -> tuple[int, int]:
         """Return the bytes before the first record of a step or later, and the records after them.
@@ -480,14 +434,15 @@ class JournalWriter:
         self.damage, self._last_line = None, b""
         if length == 0:
             self._has_checksums = True
-            self.append(heading(self._identity))
+            heading: Record = {"kind": START, "schema": CHECKSUM_SCHEMA}  # of an older run
+            if self._identity:
+                heading = {"kind": START, "schema": SCHEMA, "identity": self._identity}
+            self.append(heading)
         self.flush()
 
     def close(self) -> None:
         """Close the file; a second call has no effect."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._lock.close()
 
     def _truncate(self, length: int) -> None:
         self._require_writable()
@@ -504,3 +459,75 @@ class JournalWriter:
             f"{self.damage.offset}), got damaged bytes. Restore the file from a copy, or delete "
             "its folder and start again."
         )
+
+
+class Lock:
+    """A file that this process has open and locked until `close`."""
+
+    def __init__(self, path: Path, *, name_owner: bool = False) -> None:
+        self.descriptor = -1
+        with translate_os_errors("write", path, RecordError):
+            self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            try:
+                _acquire(self.descriptor, path)
+                if name_owner:
+                    os.ftruncate(self.descriptor, 0)
+                    os.write(self.descriptor, f"{os.getpid()}\n".encode())
+            except BaseException:
+                self.close()
+                raise
+        _open_locks.add(self)
+
+    def close(self) -> None:
+        """Close the file and release the lock; a second call has no effect."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def _acquire(descriptor: int, path: Path) -> None:
+    """Lock an open file, or raise an error that names the process that holds the lock."""
+    for attempt in range(_LOCK_ATTEMPTS):
+        if attempt:
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+    owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+    raise RecordError(
+        f"Expected a run that no other process writes to, but {path.parent} is in use by process "
+        f"{owner if owner.isdigit() else 'unknown'}. Wait for it, or use another folder."
+    )
+
+
+def is_locked(folder: Path, *, root: Path | None = None) -> bool:
+    """Whether a living process writes to this run.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> lock = Lock(folder / LOCK)
+    >>> before = is_locked(folder)
+    >>> lock.close()
+    >>> before, is_locked(folder)
+    (True, False)
+    """
+    try:
+        with open_regular(folder / LOCK, root=root) as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no lock file, or a file system without locks
+        return False
+    return False
+
+
+_open_locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
+
+
+def _close_locks() -> None:
+    """Close all locks in a forked child, which must not keep them after its parent was killed."""
+    for lock in list(_open_locks):
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_close_locks)

@@ -1,30 +1,31 @@
-"""Reading runs, also while they are written: one run, its last measurement, all of a folder."""
+"""Reading runs, also while they are written: one run, its newest records, all of a folder."""
 
+import json
 import os
 import stat
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from nclab.errors import NclabWarning, RecordError
-from nclab.files import list_folder, open_regular
-from nclab.records.checkpoints import CHECKPOINTS
-from nclab.records.encoding import CHECKSUM_SCHEMA, MAX_LINE_BYTES, decode, line_prefix
-from nclab.records.journal import FOREIGN, JOURNAL, JournalReader, Record
-from nclab.records.manifest import MANIFEST, Manifest, read_manifest
+from nclab.files import list_folder, read_regular
+from nclab.records.encoding import decode, line_prefix
+from nclab.records.journal import JOURNAL, JournalReader, Record, is_locked
+from nclab.records.manifest import CHECKPOINTS, MANIFEST, Manifest, read_manifest
 from nclab.records.schema import END, MEASUREMENT, State, layers_of, split_of
-from nclab.records.state import is_locked, progress_of, read_state, state_of
 from nclab.text import as_frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+STATE = "state.json"
 MAX_DEPTH = 3
 """Levels of folders in which runs are searched."""
-_GLANCE_BYTES = 1 << 16
-"""Bytes at the end of a journal that `glance` reads first."""
+MOMENT_COLUMNS = ("step", "epoch", "log_time", "source")
+"""Entries of a measurement that tell when it was made."""
+_MAX_STATE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,8 +43,6 @@ class RunView:
     """Content of `state.json`: step, total and other facts from the writer."""
     problem: str | None = None
     """What could not be read, in one line."""
-    checked: bool = False
-    """Whether every line has a checksum; lines of nclab 0.1.0 have none."""
 
     def of_kind(self, kind: str) -> list[Record]:
         """Return the records of one kind, in order."""
@@ -57,18 +56,21 @@ class RunView:
         count = len(self.records)
         return f"<RunView: {self.name}, {self.manifest.kind}, {self.state}, {count} records>"
 
+    def layer_rows(self) -> list[Record]:
+        """Return the measured scalars, a row for each measurement and layer."""
+        return [
+            {
+                **{name: record[name] for name in MOMENT_COLUMNS if name in record},
+                "split": split_of(record),
+                **{k: v for k, v in layer.items() if not isinstance(v, dict | list)},
+            }
+            for record in self.of_kind(MEASUREMENT)
+            for layer in layers_of(record)
+        ]
+
     def to_frame(self) -> "DataFrame":
         """Return all measured scalars as a pandas table, a row for each step and layer."""
-        rows = []
-        for record in self.of_kind(MEASUREMENT):
-            moment: Record = {
-                key: record[key] for key in ("step", "epoch", "log_time") if key in record
-            }
-            moment["split"] = split_of(record)
-            for layer in layers_of(record):
-                scalars = {k: v for k, v in layer.items() if not isinstance(v, dict | list)}
-                rows.append({**moment, **scalars})
-        return as_frame(rows)
+        return as_frame(self.layer_rows())
 
     @property
     def end(self) -> Record | None:
@@ -89,7 +91,6 @@ def read_run(
     folder: str | os.PathLike[str],
     *,
     kinds: Collection[str] | None = None,
-    arrays: bool = True,
     root: Path | None = None,
     warn: bool = True,
 ) -> RunView:
@@ -97,168 +98,117 @@ def read_run(
 
     Args:
         kinds: kinds of records to read; others are skipped quickly. By default all.
-        arrays: whether records keep their lists of numbers.
         root: a folder below which no link is followed.
         warn: whether to warn of damage. `RunView.problem` describes it in either case.
     """
-    path = Path(folder)
-    manifest = read_manifest(path, root=root)
-    heartbeat = read_state(path, root=root)  # before the journal, which is written first
-    reader = JournalReader(path, kinds=kinds, arrays=arrays, root=root)
-    try:
-        records = list(reader.records())
-    except OSError as error:
-        raise RecordError(f"Cannot read {reader.path}: {error.strerror}.") from error
-    problem = reader.problem
-    if problem and warn:
-        warnings.warn(f"{reader.path}: {problem}.", NclabWarning, stacklevel=2)
-    end_problem = _end_problem(path, root, reader.torn, has_lines=reader.lines > 0)
-    last = decode(reader.last)
-    end = last if last and last["kind"] == END else None
-    return _view(
-        path, root, manifest, heartbeat, records, end, [problem, end_problem], reader.has_checksums
-    )
+    reader = JournalReader(folder, kinds=kinds, root=root)
+    view = _view(reader, root, reader.records())
+    if warn and reader.problem:
+        warnings.warn(f"{reader.path}: {reader.problem}.", NclabWarning, stacklevel=2)
+    return view
 
 
 def glance(folder: str | os.PathLike[str], *, root: Path | None = None) -> RunView:
-    """Read the last measurement and the end of a run only, which is fast for any length.
+    """Read the last measurement and the end of a run only, which is fast and does not warn.
 
     With `root`, no link below that folder is followed.
     """
-    path = Path(folder)
-    manifest = read_manifest(path, root=root)
-    heartbeat = read_state(path, root=root)  # before the journal, which is written first
-    reader = JournalReader(path, root=root)
-    records: dict[str, Record] = {}
-    try:
-        reader.read_heading()
-        problem = _read_backwards(reader, root, records)
-        if reader.is_foreign:
-            problem, records = FOREIGN, {}
-    except OSError as error:
-        problem = f"its journal cannot be read: {error.strerror}"
-    kept = [records[kind] for kind in (MEASUREMENT, END) if kind in records]
-    end = records.get(END)
-    return _view(path, root, manifest, heartbeat, kept, end, [problem], reader.has_checksums)
+    reader = JournalReader(folder, root=root)
+    return _view(reader, root, _newest(reader.new_lines()))
 
 
-def _read_backwards(
-    reader: JournalReader, root: Path | None, records: dict[str, Record]
-) -> str | None:
-    """Collect the last measurement and the end; return what is wrong with the last lines."""
+def _newest(lines: Iterable[bytes]) -> Iterator[Record]:
+    """Yield the last measurement and the end among the lines; only these two are decoded."""
+    newest: dict[bytes, bytes] = {}
     prefixes = (line_prefix(MEASUREMENT), line_prefix(END))
-    size = _GLANCE_BYTES
-    while True:
-        lines, torn, is_all = _last_lines(reader.path, root, size)
-        damaged = 0
-        records.clear()
-        for line in reversed(lines):
-            record = None
-            if not reader.is_intact(line):
-                damaged += 1
-            elif line.startswith(prefixes):
-                record = decode(line)
-            if record is not None:
-                records.setdefault(record["kind"], record)
-                if record["kind"] == MEASUREMENT:
-                    break
-        if is_all or MEASUREMENT in records:
-            break
-        if size >= 2 * MAX_LINE_BYTES:  # a line that is too long, or only records of other kinds
-            damaged += 1
-            break
-        size = min(8 * size, 2 * MAX_LINE_BYTES)
-    if damaged:
-        return f"{damaged} of its last lines cannot be read"
-    return _end_problem(reader.path.parent, root, torn, has_lines=bool(lines))
+    for line in lines:
+        for prefix in prefixes:
+            if line.startswith(prefix):
+                newest[prefix] = line
+    for prefix in prefixes:
+        record = decode(newest.get(prefix, b""))
+        if record is not None:
+            yield record
 
 
-def _last_lines(path: Path, root: Path | None, size: int) -> tuple[list[bytes], int | None, bool]:
-    """Return the complete lines in the last bytes of a journal.
-
-    Return also where an incomplete last line begins, and whether these are all lines.
-    """
+def _view(reader: JournalReader, root: Path | None, records: Iterable[Record]) -> RunView:
+    """Return the view of a run with the records that the reader yields."""
+    folder = reader.path.parent
+    manifest = read_manifest(folder, root=root)
+    heartbeat, state_problem = read_state(folder, root=root)  # before the journal
     try:
-        stream = open_regular(path, root=root)
-    except FileNotFoundError:
-        return [], None, True
-    with stream:
-        length = stream.seek(0, os.SEEK_END)
-        start = max(0, length - size)
-        stream.seek(start)
-        *lines, rest = stream.read(length - start).split(b"\n")
-    if start > 0:
-        lines = lines[1:]  # its beginning is missing
-    return lines, length - len(rest) if rest else None, start == 0
-
-
-def _end_problem(
-    folder: Path, root: Path | None, torn: int | None, *, has_lines: bool
-) -> str | None:
-    """Return what is wrong with the end of a journal that no process is writing."""
-    if (torn is None and has_lines) or is_locked(folder, root=root):
-        return None
-    if torn is not None and has_lines:
-        return f"its last line is incomplete, from byte {torn} on"
-    if torn is not None:
-        return "its journal has no complete line"
-    exists = os.path.lexists(folder / JOURNAL)
-    return "its journal is empty" if exists else "it has no journal"
-
-
-def _view(
-    folder: Path,
-    root: Path | None,
-    manifest: Manifest,
-    heartbeat: tuple[dict[str, Any], str | None],
-    records: list[Record],
-    end: Record | None,
-    problems: list[str | None],
-    has_checksums: bool | None,
-) -> RunView:
-    facts, state_problem = heartbeat
-    state = state_of(folder, end, facts, root=root)
-    if state != "running" and not any(problems):
-        ended, checked = end is not None, bool(has_checksums)
-        problems = [lost_lines(folder, manifest, facts, ended=ended, has_checksums=checked)]
-    text = "; ".join(problem for problem in (*problems, state_problem) if problem)
+        kept = list(records)
+    except OSError as error:
+        raise RecordError(f"Cannot read {reader.path}: {error.strerror}.") from error
+    state = state_of(folder, reader.end, heartbeat, root=root)
+    problem = reader.problem
+    if not problem and state != "running":
+        problem = reader.end_problem(heartbeat)
     return RunView(
         folder,
         manifest.name,
         manifest,
-        records,
+        kept,
         state,
-        progress_of(state, facts),
-        facts,
-        text or None,
-        bool(has_checksums),
+        progress_of(state, heartbeat),
+        heartbeat,
+        "; ".join(text for text in (problem, state_problem) if text) or None,
     )
 
 
-def lost_lines(
-    folder: Path,
-    manifest: Manifest,
-    heartbeat: Mapping[str, Any],
-    *,
-    ended: bool,
-    has_checksums: bool,
-) -> str | None:
-    """Return what an intact journal has lost at its end, judged by the files next to it.
+def read_state(folder: Path, *, root: Path | None = None) -> tuple[dict[str, Any], str | None]:
+    """Return the content of `state.json` and what is wrong with the file.
 
-    Call it only for a run that no process is writing.
+    A missing file is not an error: the run was killed before its first heartbeat.
+
+    >>> read_state(Path("no-such-folder"))
+    ({}, None)
     """
     try:
-        size = (folder / JOURNAL).lstat().st_size
-    except OSError:
-        return "its journal is missing"
-    if manifest.schema >= CHECKSUM_SCHEMA and not has_checksums:
-        return "its lines have lost their checksums" if size else "its journal is empty"
-    before = heartbeat.get("journal_length")
-    if isinstance(before, int) and size < before:
-        return f"its journal has {size} bytes instead of {before}: lines are missing at its end"
-    if heartbeat.get("state") == "finished" and not ended:
-        return "it has finished, but its last record is missing"
-    return None
+        content = json.loads(read_regular(folder / STATE, root=root, max_bytes=_MAX_STATE_BYTES))
+    except FileNotFoundError:
+        return {}, None
+    except OSError as error:
+        return {}, f"its {STATE} cannot be read: {error.strerror}"
+    except (ValueError, RecursionError):
+        content = None
+    numbers = ("step", "total", "journal_length")
+    if (
+        isinstance(content, dict)
+        and content.get("state") in get_args(State)
+        and all(isinstance(content.get(name), int | float | None) for name in numbers)
+    ):
+        return content, None
+    return {}, f"its {STATE} is damaged, so its progress is unknown"
+
+
+def state_of(
+    folder: Path,
+    end: Mapping[str, Any] | None,
+    heartbeat: Mapping[str, Any],
+    *,
+    root: Path | None = None,
+) -> State:
+    """Return the state of a run from its last record, its lock and its last heartbeat."""
+    if end is not None:
+        return "finished" if end.get("state") == "finished" else "failed"
+    if is_locked(folder, root=root):
+        return "running"
+    return "failed" if heartbeat.get("state") == "failed" else "stopped"
+
+
+def progress_of(state: State, heartbeat: Mapping[str, Any]) -> float | None:
+    """Return the progress between 0 and 1, or None if the run does not know its length.
+
+    >>> progress_of("running", {"step": 1, "total": 4}), progress_of("finished", {})
+    (0.25, 1.0)
+    """
+    if state == "finished":
+        return 1.0
+    step, total = heartbeat.get("step"), heartbeat.get("total")
+    if not (isinstance(step, int | float) and isinstance(total, int | float) and total > 0):
+        return None
+    return step / total if 0 < step < total else float(step > 0)
 
 
 def find_runs(root: str | os.PathLike[str], *, left_out: list[LeftOut] | None = None) -> list[Path]:

@@ -1,23 +1,31 @@
-"""Results of experiments on disk: `numbers.json`, `claims.json` and `skipped.json`."""
+"""Results on disk: the numbers of experiments as JSON, and records of runs as one flat table."""
 
+import csv
 import hashlib
+import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nclab import __version__
-from nclab.errors import NclabError, RecordError
+from nclab.errors import MissingExtra, NclabError, RecordError
 from nclab.files import read_regular, translate_os_errors, write_whole
 from nclab.records.encoding import dump_checked_json, load_checked_json
-from nclab.records.schema import NumbersHeading
+from nclab.records.journal import JOURNAL
+from nclab.records.read import MOMENT_COLUMNS, LeftOut, RunView, find_runs, read_run
+from nclab.records.schema import FLEET, MEASUREMENT, completed
+
+Row = dict[str, Any]
 
 NUMBERS = "numbers.json"
 CLAIMS = "claims.json"
 SKIPPED = "skipped.json"
 UNREADABLE = "unreadable"
 """Key under which `read_numbers` returns why the numbers of an experiment cannot be read."""
+FORMATS = ("csv", "parquet", "json")
+"""Formats of the flat table."""
 
 
 def make_folder(folder: Path) -> None:
@@ -59,7 +67,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> NumbersHeading:
+def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> Row:
     """Return the settings of a result; a result with equal settings need not be computed again."""
     return {
         "experiment": name,
@@ -109,3 +117,113 @@ def digest(runs: Path, name: str) -> str:
         return hashlib.sha256(read_regular(runs / name / NUMBERS, root=runs)).hexdigest()
     except OSError:
         return ""
+
+
+def record_rows(
+    folder: Path,
+    *,
+    kinds: Sequence[str] = (MEASUREMENT,),
+    left_out: list[LeftOut] | None = None,
+) -> list[Row]:
+    """Return a row for each layer and step of every run, with its configuration; scalars only.
+
+    Other kinds of records give one row each, after the measurements. All rows have the same
+    columns: the run, its configuration as `config.<name>`, step and epoch, the numbers. Runs and
+    files that cannot be read are added to `left_out`; no link is followed.
+
+    >>> record_rows(Path("no-such-folder"))
+    []
+    """
+    skipped: list[LeftOut] = [] if left_out is None else left_out
+    rows: list[Row] = []
+    for path in find_runs(folder, left_out=skipped):
+        try:
+            view = read_run(path, root=folder, warn=False)
+        except RecordError as error:
+            skipped.append(LeftOut(path, str(error)))
+            continue
+        if view.problem:
+            journal = path / JOURNAL
+            why = f"Not all of {journal} could be read: {view.problem}."
+            skipped.append(LeftOut(journal, why))
+        rows += _rows(view, kinds)
+    columns = sorted(dict.fromkeys(name for row in rows for name in row), key=_order)
+    return [{name: row.get(name) for name in columns} for row in rows]
+
+
+def write_rows(rows: Sequence[Row], file: Path, kind: str) -> None:
+    """Write a table as csv, parquet (extra `arrow`) or json, atomically."""
+    write_whole(file, encoded(rows, kind), through_link=True)
+
+
+def encoded(rows: Sequence[Row], kind: str) -> bytes:
+    """Return a table as csv, parquet or json.
+
+    >>> encoded([{"run": "a", "loss": 0.5}], "csv")
+    b'run,loss\\na,0.5\\n'
+    """
+    if kind not in FORMATS:
+        raise NclabError(f"Expected a format among {', '.join(FORMATS)}, got {kind!r}.")
+    if kind == "json":
+        text = json.dumps(list(rows), allow_nan=False, ensure_ascii=False, indent=1)
+        return f"{text}\n".encode()
+    if kind == "csv":
+        stream = io.StringIO()
+        writer = csv.DictWriter(stream, list(rows[0]) if rows else ["run"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return stream.getvalue().encode()
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise MissingExtra("Parquet", package="pyarrow", extra="arrow") from error
+    sink = arrow.BufferOutputStream()
+    parquet.write_table(arrow.Table.from_pylist(_typed(rows)), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _rows(view: RunView, kinds: Sequence[str]) -> Iterator[Row]:
+    config = view.manifest.config
+    complete = completed(config) if view.manifest.kind == FLEET else config
+    settings = {
+        f"config.{name}": json.dumps(value) if isinstance(value, list | dict) else value
+        for name, value in _flatten(complete, "")
+    }
+    head: Row = {"run": view.name, "folder": str(view.folder), "kind": view.manifest.kind}
+    head |= {"state": view.state, "seed": view.manifest.seed, **settings}
+    if MEASUREMENT in kinds:
+        for row in view.layer_rows():
+            yield {**head, "record": MEASUREMENT, **row}
+    for record in view.records:
+        if record["kind"] in kinds and record["kind"] != MEASUREMENT:
+            values = {k: v for k, v in record.items() if not isinstance(v, dict | list)}
+            yield {**head, "record": values.pop("kind"), **values}
+
+
+def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _flatten(inner, f"{path}.{name}" if path else str(name))
+    elif path:
+        yield path, value
+
+
+def _order(name: str) -> int:
+    """Return the sort key of a column: the run first, then its configuration, then the rest."""
+    first = ("run", "folder", "kind", "state", "seed")
+    if name in first:
+        return first.index(name)
+    return len(first) + (not name.startswith("config.")) * (1 + (name not in MOMENT_COLUMNS))
+
+
+def _typed(rows: Sequence[Row]) -> list[Row]:
+    """Return rows in which every column has one type, as Parquet requires; others become text."""
+    typed = [dict(row) for row in rows]
+    for name in rows[0] if rows else ():
+        types = {type(row[name]) for row in rows if row[name] is not None}
+        if len(types) > 1:
+            convert = float if types == {int, float} else str
+            for row in typed:
+                row[name] = None if row[name] is None else convert(row[name])
+    return typed

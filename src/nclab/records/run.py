@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -10,34 +11,39 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from nclab.errors import NclabError, NclabWarning, RecordError
-from nclab.files import delete, flush_folder, remove_leftovers, translate_os_errors
-from nclab.records.checkpoints import (
-    CHECKPOINTS,
-    Checkpoint,
-    checkpoint_path,
-    list_checkpoints,
-    read_checkpoint,
-    write_checkpoint,
+from nclab.files import (
+    delete,
+    flush_folder,
+    remove_leftovers,
+    translate_os_errors,
+    write_whole,
 )
-from nclab.records.encoding import require_json
-from nclab.records.journal import JOURNAL, JournalWriter
+from nclab.records.encoding import require_json, to_json
+from nclab.records.journal import JOURNAL, LOCK, JournalWriter, Lock
 from nclab.records.manifest import (
+    CHECKPOINTS,
     MANIFEST,
+    Checkpoint,
     Manifest,
+    checkpoint_path,
     first_difference,
     identity_of,
+    list_checkpoints,
+    read_checkpoint,
     read_manifest,
+    write_checkpoint,
     write_manifest,
 )
-from nclab.records.read import find_runs, glance
+from nclab.records.read import STATE, find_runs, glance
 from nclab.records.schema import END
-from nclab.records.state import STATE, Heartbeat, Lock, read_state
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 KEPT_CHECKPOINTS = 2
 """Checkpoints kept on the disk: the last one, and the one before in case the last is damaged."""
+PERIOD_SECONDS = 1.0
+"""Shortest time between two writes of `state.json` while the state stays the same."""
 _MAX_FOLDERS = 100_000
 
 
@@ -74,7 +80,7 @@ def open_run(
         backend=backend,
     )
     wanted = replace(wanted, identity=identity_of(kind, wanted.config, seed))
-    lock = Lock(path)
+    lock = Lock(path / LOCK, name_owner=True)
     try:
         remove_leftovers(path, (MANIFEST, STATE))
         remove_leftovers(path / CHECKPOINTS, ("step-*.safetensors",))
@@ -94,14 +100,13 @@ def open_run(
 
 def _create(folder: Path, manifest: Manifest) -> JournalWriter:
     """Write the journal before the manifest, so that a folder with a manifest has a journal."""
-    journal = JournalWriter(folder)
+    journal = JournalWriter(folder, manifest.identity)
     try:
         if journal.damage is not None or not journal.is_new:
             raise RecordError(
                 f"Expected {MANIFEST} next to {folder / JOURNAL}, but it is missing. Restore it "
                 "from a copy, or use another folder."
             )
-        journal.bind(manifest.identity)  # the heading may be that of a run killed at its start
         write_manifest(folder, manifest)
     except BaseException:
         journal.close()
@@ -164,8 +169,24 @@ def _environment(manifest: Manifest, old: Manifest) -> dict[str, Any]:
     return facts
 
 
-class ForeignCheckpoint(RecordError):
-    """An intact checkpoint that was written with another journal."""
+class Heartbeat:
+    """Writer of `state.json`, which tells readers how far a run is; not part of the results."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / STATE
+        self._last_write = -PERIOD_SECONDS
+        self._facts: dict[str, Any] = {}
+
+    def beat(self, state: str, **facts: Any) -> None:
+        """Update the facts; write them if the state changed or a second has passed."""
+        changed = self._facts.get("state") != state
+        self._facts.pop("journal_length", None)  # true only at the moment of its own beat
+        self._facts |= {**facts, "state": state}
+        now = time.monotonic()
+        if changed or now - self._last_write >= PERIOD_SECONDS:
+            self._last_write = now
+            content = {**self._facts, "pid": os.getpid(), "updated": round(time.time(), 3)}
+            write_whole(self._path, to_json(content).encode(), flush=False)
 
 
 class Run:
@@ -223,16 +244,17 @@ class Run:
         delete records that may be all that is left of the run.
         """
         usable, foreign = [], []
-        for step in list_checkpoints(self.folder):
+        for step, path in list_checkpoints(self.folder).items():
             try:
-                self._read(step)
-                usable.append(step)
+                if self._fits(read_checkpoint(path)):
+                    usable.append(step)
+                    continue
+                foreign.append(path.name)
+                problem = f"{path.name} was written by another run or with another journal."
             except RecordError as error:
-                if isinstance(error, ForeignCheckpoint):
-                    foreign.append(checkpoint_path(self.folder, step).name)
-                warnings.warn(
-                    f"{error} The checkpoint of step {step} is skipped.", NclabWarning, stacklevel=3
-                )
+                problem = str(error)
+            message = f"{problem} The checkpoint of step {step} is skipped."
+            warnings.warn(message, NclabWarning, stacklevel=3)
         if foreign and not usable and self._journal.damage is None:
             raise RecordError(
                 f"Expected a checkpoint that belongs to {self._journal.path}, but "
@@ -246,7 +268,12 @@ class Run:
         files = list_checkpoints(self.folder)
         checkpoint = None
         if step is not None and not (step == 0 and 0 not in files):
-            checkpoint = self._read(step)
+            checkpoint = read_checkpoint(checkpoint_path(self.folder, step))
+            if not self._fits(checkpoint):
+                raise RecordError(
+                    f"Expected a checkpoint of this run that was written with {self._journal.path},"
+                    f" but the one of step {step} was not. Resume from another step."
+                )
         self._forget_end()
         later = [s for s in reversed(files) if checkpoint is None or s > checkpoint.step]
         for later_step in later:  # checkpoints before records: a kill in between is harmless
@@ -331,35 +358,19 @@ class Run:
 
     def _forget_end(self) -> None:
         """Mark the run as running before its journal becomes shorter."""
-        content, _ = read_state(self.folder)
-        if "journal_length" in content or content.get("state") == "finished":
-            with contextlib.suppress(NclabError):  # a full disk; the heartbeat is no result
-                self._heartbeat.beat("running")
+        with contextlib.suppress(NclabError):  # a full disk; the heartbeat is no result
+            self._heartbeat.beat("running")
 
     def _delete_old_checkpoints(self) -> None:
         for path in list(list_checkpoints(self.folder).values())[:-KEPT_CHECKPOINTS]:
             delete(path, RecordError)
 
-    def _read(self, step: int) -> Checkpoint:
-        """Return a checkpoint that belongs to this run and to its journal."""
-        path, journal = checkpoint_path(self.folder, step), self._journal
-        checkpoint = read_checkpoint(path)
+    def _fits(self, checkpoint: Checkpoint) -> bool:
+        """Whether a checkpoint belongs to this run and was written with its journal."""
         if checkpoint.identity != self.manifest.identity:
-            raise ForeignCheckpoint(
-                f"Expected a checkpoint of the run in {self.folder}, got one of another run: "
-                f"{path.name}."
-            )
-        if journal.checksum_of(checkpoint.journal_length) != checkpoint.journal_checksum:
-            got = "another one"
-            if journal.damage is not None or journal.dropped:
-                got = "a damaged one"
-            elif checkpoint.journal_length > journal.length:
-                got = f"{journal.length} of its {checkpoint.journal_length} bytes"
-            raise ForeignCheckpoint(
-                f"Expected the journal with which {path.name} was written, got {got}: "
-                f"{journal.path}."
-            )
-        return checkpoint
+            return False
+        checksum = self._journal.checksum_of(checkpoint.journal_length)
+        return checksum == checkpoint.journal_checksum
 
 
 def claim_folder(folder: str | os.PathLike[str]) -> Path:

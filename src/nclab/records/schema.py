@@ -1,14 +1,11 @@
-"""Format of all records and files that nclab writes: their kinds, fields and types.
+"""Kinds of records, the fields of a measurement, and defaults that a run's configuration omits.
 
-A run is a folder with a `Manifest`, a journal of records, a `StateFile` and checkpoints whose
-metadata is `CheckpointAbout`. A folder of experiments has a `numbers.json` for each experiment,
-which begins with `NumbersHeading`, and next to them a `ClaimsFile` and a file of skipped
-experiments with reasons. Writers fill these dictionaries, so that the type checker finds wrong
-names. Readers also meet damaged and foreign files, and use the functions at the end of this module.
+Readers also meet damaged and foreign records; they use the functions of this module.
 A new field leaves `SCHEMA` as it is; a field with a new meaning increases it.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
 SCHEMA: Final = 3
@@ -33,25 +30,44 @@ Train = dict[str, float | None]
 LayerNumbers = dict[str, Any]
 """Numbers of one measured layer from `Collapse.to_dict`; its name is under `layer`."""
 
+Health = Literal["", "not finite", "not measured", "dead", "not converged"]
+"""What is wrong with the results of a run; empty if nothing is."""
+CONVERGED_ACCURACY = 0.99
+"""A run has converged if its training accuracy is at least this."""
+SAME_DIRECTION = 1e-6
+"""Two classes count as one direction if the cosine between their means exceeds 1 minus this."""
 
-class StartRecord(TypedDict):
-    """First line of every journal."""
+FLEET = "fleet"
+OMITTED_DEFAULTS: dict[str, Any] = {
+    "shape.features": None,
+    "shape.activation": "relu",
+    "shape.head_bias": True,
+    "shape.model": "mlp",
+    "recipe.optimizer": "sgd",
+    "recipe.nesterov": False,
+    "recipe.beta1": 0.9,
+    "recipe.beta2": 0.999,
+    "recipe.epsilon": 1e-8,
+    "recipe.schedule": "milestones",
+    "recipe.warmup": 0.0,
+    "recipe.loss": "cross_entropy",
+    "recipe.smoothing": 0.1,
+    "recipe.focusing": 2.0,
+    "recipe.head_bias_decay": None,
+    "data.selection.imbalance": 1.0,
+    "data.selection.tail": "step",
+    "data.selection.label_noise": 0.0,
+    "data.selection.test_share": 0.0,
+    "data.selection.selection_seed": 0,
+}
+"""Defaults, by stored path, of options that the configuration of a sweep's run omits.
 
-    kind: Literal["start"]
-    schema: int
-    identity: NotRequired[str]
-    """Identity of the run, as in its manifest; journals of older versions have none."""
-
-
-class EpochRecord(TypedDict):
-    """Loss, accuracy and learning rate of one epoch, as the training itself computes them."""
-
-    kind: Literal["epoch"]
-    step: int
-    epoch: int
-    loss: float
-    accuracy: float
-    rate: float
+Options at their default are omitted, so that runs keep their names when options are added. These
+defaults and the stored names are part of the format and must never change."""
+OMITTED_DATA_DEFAULTS = {"fashion": {"classes": 10}}
+"""Defaults of omitted options of some data sets."""
+STORED_NAMES = {"focal_gamma": "focusing"}
+"""Options that are stored under an older name, which the names of existing runs depend on."""
 
 
 class MeasurementRecord(TypedDict):
@@ -71,157 +87,6 @@ class MeasurementRecord(TypedDict):
     """Loss and accuracy on the measured data."""
     why: NotRequired[str]
     """Why no layer could be measured."""
-
-
-class SampleRecord(TypedDict):
-    """State of the layer-peeled model at one time; also holds every field of a `ulpm.Sample`."""
-
-    kind: Literal["sample"]
-    step: int
-    log_time: float | None
-    layer: str
-    """Name of the curves: the features, or one of several descents in a run."""
-
-
-class GeometryRecord(TypedDict):
-    """Features, class means, classifier and simplex, projected to three dimensions."""
-
-    kind: Literal["geometry"]
-    step: int
-    epoch: float
-    layer: NotRequired[str]
-    share: float
-    classes: int
-    points: list[list[float]]
-    labels: list[int]
-    means: list[list[float]]
-    weights: list[list[float]]
-    etf: list[list[float]]
-
-
-class AlarmRecord(TypedDict):
-    """A warning of a monitor."""
-
-    kind: Literal["alarm"]
-    step: int
-    epoch: float
-    name: str
-    layer: str
-    classes: list[int]
-    value: float
-    message: str
-    severe: bool
-    split: NotRequired[str]
-    names: NotRequired[list[str]]
-    """Names of the classes."""
-
-
-class EndRecord(TypedDict):
-    """Last line of a run that ended; also holds its summary."""
-
-    kind: Literal["end"]
-    state: Literal["finished", "failed"]
-    why: NotRequired[str | None]
-    outcome: NotRequired[str]
-    """Result of the run in a word or a line."""
-
-
-class StateFile(TypedDict):
-    """Content of `state.json`, the heartbeat; may hold further facts of the writer."""
-
-    state: State
-    step: NotRequired[int]
-    total: NotRequired[int | None]
-    why: NotRequired[str | None]
-    journal_length: NotRequired[int]
-    """Length in bytes when the writer closed the journal; a shorter one has lost lines."""
-    pid: int
-    updated: float
-
-
-class CheckpointAbout(TypedDict):
-    """Metadata of a checkpoint."""
-
-    checksum: str
-    schema: int
-    step: int
-    journal_length: int
-    journal_checksum: int
-    identity: NotRequired[str]
-    """Identity of the run, as in its manifest; runs of older versions have none."""
-    extra: dict[str, Any]
-
-
-class NumbersHeading(TypedDict):
-    """First entries of `numbers.json`, which also holds the numbers of the experiment."""
-
-    experiment: str
-    preset: str
-    seeds: list[int]
-    settings: dict[str, Any]
-    nclab: str
-    manifest: NotRequired[dict[str, Any]]
-    """Commit, versions and command."""
-
-
-class ClaimRow(TypedDict):
-    """A claim with its verdict and evidence."""
-
-    id: str
-    kind: str
-    text: str
-    ours: NotRequired[bool]
-    """True if the claim is our own finding and no statement of its source."""
-    source: str
-    quote: str
-    verdict: str
-    mark: str
-    tone: str
-    evidence: str
-    numbers: dict[str, Any]
-    size: str
-    """Size of the experiment that gave the numbers; empty for proved statements."""
-    here: NotRequired[dict[str, Any]]
-    """Result of the runs on this machine, shown next to the recorded verdict."""
-    needs: str
-    links: dict[str, str | None]
-
-
-class ExperimentRow(TypedDict):
-    """Description of an experiment for readers who do not know the paper."""
-
-    title: str
-    says: str
-    """Statement of the paper; empty if there is none that could be judged."""
-    source: str
-    about: NotRequired[str]
-    """Method, in a sentence or two."""
-
-
-class ErratumRow(TypedDict):
-    """Correction of an error in a paper."""
-
-    where: str
-    printed: str
-    correct: str
-    why: str
-    confidence: str
-    claims: list[str]
-    """Ids of the claims that show the error."""
-
-
-class ClaimsFile(TypedDict):
-    """Content of `claims.json`; folders of older versions hold only the list of claims."""
-
-    preset: NotRequired[str]
-    code: NotRequired[str]
-    judged_from: dict[str, str]
-    """SHA-256 of the numbers of every experiment that was judged."""
-    papers: dict[str, dict[str, Any]]
-    claims: list[ClaimRow]
-    stories: NotRequired[dict[str, ExperimentRow]]
-    """By the name of the experiment."""
-    errata: NotRequired[list[ErratumRow]]
 
 
 def layers_of(record: Mapping[str, Any] | None) -> Sequence[LayerNumbers]:
@@ -261,3 +126,93 @@ def title_of_layer(layer: Mapping[str, Any], index: int) -> str:
     ('fc', 'layer 2')
     """
     return str(layer.get("layer") or f"layer {index + 1}")
+
+
+def health_of(
+    measurement: Mapping[str, Any] | None,
+    *,
+    state: State = "finished",
+    alarms: Iterable[Mapping[str, Any]] = (),
+) -> Health:
+    """Return what is wrong with a run, judged by the last measurement of its training data.
+
+    >>> layer = {"accuracy": 1.0, "loss": 0.1, "max_inter": -0.3}
+    >>> health_of({"layers": [layer]}), health_of({"layers": [{**layer, "accuracy": 0.7}]})
+    ('', 'not converged')
+    >>> health_of({"layers": [{**layer, "mean_inter": 1.0}]})
+    'dead'
+    >>> health_of({"layers": []}, alarms=[{"kind": "alarm", "name": "not finite"}])
+    'not finite'
+    """
+    if measurement is None:
+        return ""
+    layer = last_layer(measurement)
+    if not layer:
+        names = [str(alarm.get("name")) for alarm in alarms if alarm.get("kind") == ALARM]
+        reasons = f"{measurement.get('why') or ''} {' '.join(names)}"
+        return "not finite" if "finite" in reasons or "nan" in reasons.split() else "not measured"
+    has_classifier = layer.get("accuracy") is not None
+    if has_classifier and not _is_finite(layer.get("loss")):
+        return "not finite"
+    mean_inter = layer.get("mean_inter")
+    if mean_inter is not None and _is_finite(mean_inter) and mean_inter >= 1 - SAME_DIRECTION:
+        return "dead"
+    if layer.get("zero_features") and layer["zero_features"] == layer.get("samples"):
+        return "dead"
+    is_final = has_classifier and state != "running"
+    if is_final and not has_converged(layer, threshold=CONVERGED_ACCURACY):
+        return "not converged"
+    return ""
+
+
+def has_converged(row: Mapping[str, Any], *, threshold: float) -> bool:
+    """Whether a network is accurate, finite, and does not map everything to one direction.
+
+    >>> has_converged({"accuracy": 1.0, "loss": 0.1, "max_inter": -0.3}, threshold=0.99)
+    True
+    >>> has_converged({"accuracy": 1.0, "loss": 0.1, "max_inter": 1.0}, threshold=0.99)
+    False
+    """
+    values = [row.get(name) for name in ("accuracy", "loss", "max_inter")]
+    if not all(_is_finite(value) for value in values):
+        return False
+    return bool(row["accuracy"] >= threshold and row["max_inter"] < 1 - SAME_DIRECTION)
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))
+
+
+def stored(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options under the names of the format.
+
+    >>> stored({"loss": "focal", "focal_gamma": 3.0})
+    {'loss': 'focal', 'focusing': 3.0}
+    """
+    return {STORED_NAMES.get(name, name): value for name, value in options.items()}
+
+
+def current(options: dict[str, Any]) -> dict[str, Any]:
+    """Return stored options under their current names, the inverse of `stored`."""
+    names = {old: name for name, old in STORED_NAMES.items()}
+    return {names.get(name, name): value for name, value in options.items()}
+
+
+def completed(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a fleet's configuration with current names and with every omitted default.
+
+    >>> completed({"shape": {"width": 8}, "recipe": {"loss": "mse"}})["recipe"]["optimizer"]
+    'sgd'
+    """
+    result = {name: dict(part) if isinstance(part, dict) else part for name, part in config.items()}
+    for path, value in OMITTED_DEFAULTS.items():
+        *parts, name = path.split(".")
+        inner = result
+        for part in parts:
+            inner[part] = dict(inner.get(part, {}))
+            inner = inner[part]
+        inner.setdefault(name, value)
+    data = result.get("data", {})
+    for name, value in OMITTED_DATA_DEFAULTS.get(str(data.get("kind")), {}).items():
+        data.setdefault(name, value)
+    return {**result, "recipe": current(result["recipe"])}

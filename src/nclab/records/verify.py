@@ -6,18 +6,23 @@ from pathlib import Path
 from typing import Literal
 
 from nclab.errors import RecordError
-from nclab.files import open_regular, read_regular
-from nclab.records.checkpoints import CHECKPOINTS, Checkpoint, list_checkpoints, read_checkpoint
-from nclab.records.encoding import CHECKSUM_SCHEMA, line_prefix, load_checked_json
-from nclab.records.journal import JOURNAL, JournalReader, prefix_checksum
-from nclab.records.manifest import MANIFEST, Manifest, read_manifest
-from nclab.records.read import LeftOut, find_runs, lost_lines
+from nclab.files import read_regular
+from nclab.records.encoding import CHECKSUM_SCHEMA, load_checked_json
+from nclab.records.journal import JOURNAL, JournalReader, is_locked, prefix_checksum
+from nclab.records.manifest import (
+    CHECKPOINTS,
+    MANIFEST,
+    Checkpoint,
+    list_checkpoints,
+    read_checkpoint,
+    read_manifest,
+)
+from nclab.records.read import STATE, LeftOut, find_runs, read_state
 from nclab.records.results import CLAIMS, SKIPPED
-from nclab.records.schema import END
-from nclab.records.state import STATE, is_locked, read_state
 
 VerifyState = Literal["good", "unchecked", "skipped", "differs", "damaged"]
 _RESTORE = "Restore it from a copy."
+_OLD = "written by a version without checksums"
 
 
 @dataclass(frozen=True)
@@ -76,16 +81,18 @@ def _verify_result(path: Path, root: Path) -> Verified:
         repair = "Delete it and reproduce the experiment again."
         return Verified(name, "damaged", str(error), repair)
     if not has_checksum:
-        return Verified(name, "unchecked", "written by a version without checksums")
+        return Verified(name, "unchecked", _OLD)
     return Verified(name, "good", "its checksum is right")
 
 
 def _verify(folder: Path, root: Path) -> list[Verified]:
-    manifest: Manifest | str
     try:
-        manifest = read_manifest(folder, root=root)
+        is_old = read_manifest(folder, root=root).schema < CHECKSUM_SCHEMA
+        results = [Verified(MANIFEST, "good", "its checksum is right")]
+        if is_old:
+            results = [Verified(MANIFEST, "unchecked", _OLD)]
     except RecordError as error:
-        manifest = str(error)
+        results = [Verified(MANIFEST, "damaged", str(error), _RESTORE)]
     # Checkpoints before the journal, which may be growing: no checkpoint is ahead of the journal.
     is_linked = (folder / CHECKPOINTS).is_symlink()
     checkpoints: dict[str, Checkpoint | str] = {}
@@ -94,14 +101,34 @@ def _verify(folder: Path, root: Path) -> list[Verified]:
             checkpoints[path.name] = replace(read_checkpoint(path, root=root), tensors={})
         except RecordError as error:
             checkpoints[path.name] = str(error)
-    _, state_problem = read_state(folder, root=root)
-    if isinstance(manifest, str):
-        results = [Verified(MANIFEST, "damaged", manifest, _RESTORE)]
-    elif manifest.schema < CHECKSUM_SCHEMA:
-        results = [Verified(MANIFEST, "unchecked", "written by a version without checksums")]
-    else:
-        results = [Verified(MANIFEST, "good", "its checksum is right")]
-    results += _verify_journal(folder, root, manifest, checkpoints)
+    heartbeat, state_problem = read_state(folder, root=root)
+    reader = JournalReader(folder, root=root)
+    journal = _verify_journal(reader, folder, root, heartbeat)
+    intact = [item for item in checkpoints.values() if isinstance(item, Checkpoint)]
+    fitting = [item.step for item in intact if _fits(item, reader, root)]
+    ahead = [item for item in intact if item.journal_length > reader.intact_end]
+    ahead = [item for item in ahead if item.identity == (reader.identity or "")]
+    if ahead and journal.state != "damaged":
+        message = f"it ends at byte {reader.intact_end}, before the checkpoint of step "
+        message += f"{ahead[-1].step} was written: lines are missing at its end"
+        journal = Verified(JOURNAL, "damaged", message, _RESTORE)
+    if journal.state == "damaged" and fitting and not reader.is_foreign:
+        repair = f"Resume the run: it goes back to step {max(fitting)} and repeats the lines."
+        journal = replace(journal, repair=repair)
+    is_damaged = journal.state == "damaged"
+    results.append(journal)
+    for name, item in checkpoints.items():
+        file = f"{CHECKPOINTS}/{name}"
+        repair = "Delete it; the run resumes from the one before."
+        if isinstance(item, str):
+            results.append(Verified(file, "damaged", item, repair))
+        elif item.step in fitting or (is_damaged and item.identity == reader.identity != ""):
+            results.append(Verified(file, "good", "its digest is right"))
+        else:
+            if not fitting:
+                repair = "Restore it from a copy; the run cannot go on without a checkpoint."
+            message = "it belongs to another run, or was written with another journal"
+            results.append(Verified(file, "damaged", message, repair))
     if is_linked:
         message = "it is a link, which is not followed"
         results.append(Verified(CHECKPOINTS, "skipped", message))
@@ -112,110 +139,44 @@ def _verify(folder: Path, root: Path) -> list[Verified]:
 
 
 def _verify_journal(
-    folder: Path, root: Path, manifest: Manifest | str, checkpoints: dict[str, Checkpoint | str]
-) -> list[Verified]:
-    """Verify the journal, and every checkpoint against it."""
-    heartbeat, _ = read_state(folder, root=root)  # before the journal, which is written first
-    reader = JournalReader(folder, root=root)
-    prefixes: dict[int, int] = {}
+    reader: JournalReader, folder: Path, root: Path, heartbeat: dict[str, object]
+) -> Verified:
+    """Read the journal to its end; return whether its lines are intact."""
     try:
         for _ in reader.new_lines():
             pass
         reader.require_readable()
-        with open_regular(reader.path, root=root) as stream:
-            for checkpoint in checkpoints.values():
-                if isinstance(checkpoint, Checkpoint):
-                    prefix = prefix_checksum(stream, checkpoint.journal_length)
-                    if prefix is not None:
-                        prefixes[checkpoint.journal_length] = prefix[0]
-        cannot_read = "" if reader.lines or reader.torn is not None else "it is empty"
-    except FileNotFoundError:
-        cannot_read = "it is missing"
     except OSError as error:
-        cannot_read = f"it cannot be read: {error.strerror}"
+        return Verified(JOURNAL, "damaged", f"it cannot be read: {error.strerror}", _RESTORE)
     except RecordError as error:
-        cannot_read = str(error)
-
-    def fits(checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint was written with this journal."""
-        is_same_run = not reader.identity or checkpoint.identity == reader.identity
-        prefix = prefixes.get(checkpoint.journal_length)
-        return is_same_run and prefix == checkpoint.journal_checksum
-
-    intact = {n: item for n, item in checkpoints.items() if isinstance(item, Checkpoint)}
-    usable = [checkpoint.step for checkpoint in intact.values() if fits(checkpoint)]
-    repair = "Restore it from a copy, or delete the folder."
-    if usable:
-        repair = f"Resume the run: it goes back to step {max(usable)} and repeats the lines."
-    lost = None
-    if not isinstance(manifest, str) and not cannot_read and not is_locked(folder, root=root):
-        ended = reader.last_intact.startswith(line_prefix(END))
-        checked = bool(reader.has_checksums)
-        lost = lost_lines(folder, manifest, heartbeat, ended=ended, has_checksums=checked)
-    if cannot_read:
-        journal = Verified(JOURNAL, "damaged", cannot_read, repair if usable else _RESTORE)
-    else:
-        longest = max(
-            (item for item in intact.values() if item.identity == (reader.identity or "")),
-            key=lambda item: item.journal_length,
-            default=None,
-        )
-        journal = _judge_journal(reader, lost, longest, repair)
-    results = [journal]
-    for name, item in checkpoints.items():
-        file = f"{CHECKPOINTS}/{name}"
-        if isinstance(item, str):
-            delete = "Delete it; the run resumes from the one before."
-            results.append(Verified(file, "damaged", item, delete))
-        elif cannot_read or fits(item):
-            results.append(Verified(file, "good", "its digest is right"))
-        else:
-            results.append(_judge_checkpoint(file, item, reader, is_only=not usable))
-    return results
-
-
-def _judge_journal(
-    reader: JournalReader, lost: str | None, longest: Checkpoint | None, repair: str
-) -> Verified:
-    """Return the result for a journal that could be read to its end."""
+        return Verified(JOURNAL, "damaged", str(error), _RESTORE)
     if reader.is_foreign:
         message = "it belongs to another run than the manifest, so none of its records is used"
         return Verified(JOURNAL, "damaged", message, "Restore the journal or the manifest.")
     count = f"{reader.intact_lines} lines"
     if reader.damage is not None:
         message = f"{reader.problem}: byte {reader.damage.offset}, line {reader.damage.line}"
+        repair = "Restore it from a copy, or delete the folder."
         return Verified(JOURNAL, "damaged", message, repair)
-    is_behind = longest is not None and longest.journal_length > reader.intact_end
-    if reader.damaged_at_end or reader.torn is not None:
+    is_live = is_locked(folder, root=root)
+    if reader.damaged_at_end or (reader.torn is not None and not is_live):
         message = f"damaged from byte {reader.intact_end} on; {count} before it are intact"
         cut = "Resume the run: the damaged end is cut off."
-        return Verified(JOURNAL, "damaged", message, repair if is_behind else cut)
-    if longest is not None and is_behind:
-        message = (
-            f"it ends at byte {reader.intact_end}, but the checkpoint of step {longest.step} was "
-            f"written with {longest.journal_length} bytes: lines are missing at its end"
-        )
-        return Verified(JOURNAL, "damaged", message, repair)
-    if lost:
-        return Verified(JOURNAL, "damaged", f"{count} are intact, but {lost}", repair)
+        return Verified(JOURNAL, "damaged", message, cut)
+    problem = None if is_live else reader.end_problem(heartbeat)
+    if problem:
+        return Verified(JOURNAL, "damaged", f"{count} are intact, but {problem}", _RESTORE)
     if not reader.has_checksums:
-        message = f"{count} of JSON, written by a version without checksums"
-        return Verified(JOURNAL, "unchecked", message)
+        return Verified(JOURNAL, "unchecked", f"{count} of JSON, {_OLD}")
     return Verified(JOURNAL, "good", f"the checksums of {count} are right")
 
 
-def _judge_checkpoint(
-    file: str, checkpoint: Checkpoint, reader: JournalReader, *, is_only: bool
-) -> Verified:
-    """Return the result for an intact checkpoint that does not fit the journal."""
-    repair = "Delete it; the run resumes from the one before."
-    if is_only:
-        repair = "Restore it from a copy; the run cannot go on without a checkpoint that fits."
-    if reader.identity and checkpoint.identity != reader.identity:
-        return Verified(file, "damaged", "it belongs to another run", repair)
-    length, damage = checkpoint.journal_length, reader.damage
-    is_journal_damaged = damage is not None and damage.offset < length
-    is_journal_shorter = checkpoint.identity != "" and length > reader.intact_end
-    if reader.is_foreign or is_journal_damaged or is_journal_shorter:
-        return Verified(file, "good", "its digest is right, but the journal before it is damaged")
-    return Verified(file, "damaged", "it was written with another journal", repair)
+def _fits(checkpoint: Checkpoint, reader: JournalReader, root: Path) -> bool:
+    """Whether a checkpoint was written by the run of a journal, and with its first lines."""
+    if checkpoint.identity != (reader.identity or ""):
+        return False
+    try:
+        prefix = prefix_checksum(reader.path, checkpoint.journal_length, root=root)
+    except OSError:
+        return False
+    return prefix is not None and prefix[0] == checkpoint.journal_checksum

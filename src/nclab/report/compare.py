@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nclab.records.fleet_config import FLEET, OMITTED_DEFAULTS
-from nclab.records.schema import EPOCH, last_layer
+from nclab.records.schema import EPOCH, FLEET, OMITTED_DEFAULTS, last_layer
 from nclab.report.columns import AXES
 from nclab.report.run_data import FIRST, FIRST_OF_SAMPLES, describe, round_values, summary
 from nclab.report.run_follower import RunFollower, without_huge_numbers

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nclab.metrics.target_distance import MEANINGS, progress
-from nclab.records.schema import SAMPLE, last_layer
-from nclab.records.state import health_of
+from nclab.records.schema import SAMPLE, health_of, last_layer
 from nclab.report.columns import AXES, evenly
 from nclab.report.run_follower import NOT_CURVES, RunFollower, without_huge_numbers
 from nclab.text import is_number

@@ -12,9 +12,8 @@ from nclab.records import JournalReader
 from nclab.records.encoding import decode
 from nclab.records.journal import JOURNAL
 from nclab.records.manifest import Manifest, read_manifest
-from nclab.records.read import lost_lines
+from nclab.records.read import progress_of, read_state, state_of
 from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, TRAIN, State, split_of
-from nclab.records.state import progress_of, read_state, state_of
 from nclab.report.columns import AXES, Columns, Frames, Key, curve_title
 from nclab.text import is_number
 
@@ -97,10 +96,7 @@ class RunFollower:
         """What of the run could not be read, in one line."""
         text = self._reader.problem
         if text is None and self._size >= 0 and self.state != "running":
-            ended, checked = self.end is not None, bool(self._reader.has_checksums)
-            text = lost_lines(
-                self.folder, self.manifest, self.heartbeat, ended=ended, has_checksums=checked
-            )
+            text = self._reader.end_problem(self.heartbeat)
         parts = [part for part in (text, self._state_problem) if part]
         return f"The run {self.path}: {'; '.join(parts)}" if parts else None
 

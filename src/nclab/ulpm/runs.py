@@ -19,7 +19,7 @@ from nclab.measurement.collapse import Collapse
 from nclab.records import Run, open_run
 from nclab.records.encoding import to_plain
 from nclab.records.results import make_folder
-from nclab.records.schema import MEASUREMENT, SAMPLE, MeasurementRecord, SampleRecord
+from nclab.records.schema import MEASUREMENT, SAMPLE, MeasurementRecord
 from nclab.ulpm.descent import KERNEL_STEPS, Disturbance, descend, normalised_descent
 from nclab.ulpm.examination import Examination, escape_samples, run_escape, slice_below
 from nclab.ulpm.flow import flow
@@ -260,8 +260,7 @@ def _write_point(folder: Path, problem: Problem, theta: Array) -> None:
 def _append_samples(run: Run, layer: str, rows: Iterable[Mapping[str, Any]]) -> None:
     for row in rows:
         step, log_time = row["step"], row["log_time"]
-        record = SampleRecord(kind=SAMPLE, step=step, log_time=log_time, layer=layer)
-        run.append({**record, **row})
+        run.append({"kind": SAMPLE, "step": step, "log_time": log_time, "layer": layer, **row})
 
 
 def _append_measurement(

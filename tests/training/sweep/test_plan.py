@@ -10,7 +10,7 @@ import pytest
 
 from nclab.engine import ReportStep
 from nclab.errors import NclabError
-from nclab.records.fleet_config import OMITTED_DEFAULTS, completed, stored
+from nclab.records.schema import OMITTED_DEFAULTS, completed, stored
 from nclab.training.data.artificial import ConicHull, Teacher
 from nclab.training.sweep import (
     Axes,

@@ -7,7 +7,7 @@ import pytest
 
 import nclab
 from nclab.records import open_run
-from nclab.records.state import has_converged
+from nclab.records.schema import has_converged
 from nclab.training.sweep.rows import rows_of, summary
 
 GOOD: dict[str, Any] = {"accuracy": 0.995, "loss": 0.1, "max_inter": -0.3}

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nclab.errors import NclabError
-from nclab.records.fleet_config import stored
+from nclab.records.schema import stored
 from nclab.text import scientific
 from nclab.training.data.artificial import Teacher
 from nclab.training.data.fashion_mnist import FashionMNIST

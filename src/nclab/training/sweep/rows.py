@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 from nclab.errors import MissingExtra, NclabError, NclabWarning, RecordError
 from nclab.metrics.catalogue import plugin_metrics
 from nclab.records import RunView, glance
-from nclab.records.export import write_rows
-from nclab.records.fleet_config import FLEET, completed, current
-from nclab.records.schema import last_layer
-from nclab.records.state import has_converged
+from nclab.records.results import write_rows
+from nclab.records.schema import FLEET, completed, current, has_converged, last_layer
 from nclab.text import number, scientific
 from nclab.training.sweep.config import ALWAYS_STORED
 
