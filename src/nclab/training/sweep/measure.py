@@ -13,9 +13,8 @@ from nclab.measurement.collapse import Collapse
 from nclab.measurement.geometry import geometry
 from nclab.measurement.layer_stream import LayerStream
 from nclab.measurement.options import Head, MeasureOptions
-from nclab.records.checkpoints import list_checkpoints, read_checkpoint
-from nclab.records.fleet_config import current
-from nclab.records.manifest import Manifest
+from nclab.records.manifest import Manifest, list_checkpoints, read_checkpoint
+from nclab.records.schema import current
 from nclab.training.data.samples import Samples
 from nclab.training.data.selection import SampleSelection, Split
 from nclab.training.data.sources import SOURCES, draw_samples, plugin_sources
