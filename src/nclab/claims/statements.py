@@ -1,13 +1,13 @@
 """Verdicts on mathematical statements, from both of their sides on many data sets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nclab.claims.claim import Finding, Judge, Numbers, Verdict
+from nclab.claims.claim import Claim, Finding, Gather, Judge, Kind, Numbers, Verdict
 from nclab.text import number
 from nclab.theory.statements import Inequality
 
@@ -29,7 +29,7 @@ def draws(preset: str) -> int:
 def tally(*batches: Inequality) -> dict[str, Any]:
     """Count tests and failures of an inequality, and return both sides of the worst case.
 
-    >>> tally(Inequality(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0]), "pan2023, Sec. 2.1"))
+    >>> tally(Inequality(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0])))
     {'tested': 2, 'violated': 1, 'left': 3.0, 'right': 2.0, 'slack': -1.0}
     """
     left, right, slack, holds, applies = (
@@ -153,6 +153,26 @@ def with_hand_check(judge: Judge) -> Judge:
         return Finding(Verdict.OPEN, evidence, finding.numbers)
 
     return checked
+
+
+def statement(
+    id: str,
+    kind: Kind,
+    text: str,
+    source: str,
+    code: Callable[..., Any],
+    *,
+    judge: Judge = judge_statement,
+) -> Callable[[Gather], Claim]:
+    """Return a decorator that turns a function from a preset to numbers into a claim.
+
+    Args:
+        code: function that computes both sides of the statement.
+        judge: judge of the numbers, to which the check of `with_hand_check` is added.
+    """
+    path = f"{code.__module__}.{code.__name__}"
+    checked = with_hand_check(judge)
+    return lambda gather: Claim(id, kind, text, source, checked, gather, code=path)
 
 
 def max_abs(values: Sequence[float] | NDArray[np.float64]) -> float:

@@ -45,9 +45,6 @@ class Column:
     """Words to print instead of values."""
     spread: bool = True
     """Whether a summary shows the standard deviation after the mean."""
-    summarised: Callable[[Sequence[Row], Sequence[Row]], str] | None = None
-    """Function from all rows of a setting and the rows that count to the text of a summary; by
-    default the mean ± standard deviation of the rows that count."""
 
     def value_of(self, row: Row) -> Any:
         """Return the value of a row."""
@@ -60,13 +57,6 @@ class Column:
         if value is None or isinstance(value, str):
             return value or DASH
         return format(value, self.form) if self.form else number(value)
-
-    def summary(self, rows: Sequence[Row], counted: Sequence[Row]) -> str:
-        """Return the text for a setting, given all its rows and those that count."""
-        if self.summarised:
-            return self.summarised(rows, counted)
-        values = map(self.value_of, counted)
-        return mean_and_deviation(values, self.form, spread=self.spread)
 
 
 def converged(row: Row) -> bool:
@@ -112,7 +102,10 @@ def summarise(
     lines = []
     for setting, members in settings.items():
         counted = [row for row in members if counts(row)]
-        cells = [column.summary(members, counted) for column in columns]
+        cells = [
+            mean_and_deviation(map(column.value_of, counted), column.form, spread=column.spread)
+            for column in columns
+        ]
         names = [key.format(value) for key, value in zip(keys, setting, strict=True)]
         lines.append((*names, f"{len(counted)} of {len(members)}", *cells))
     headings = (*(key.heading for key in keys), count_heading)

@@ -20,7 +20,7 @@ ROUNDING = 64 * float(np.finfo(np.float64).eps)
 class Inequality:
     """Two sides of an inequality or identity, with one entry for every data set of a batch.
 
-    >>> both = Inequality(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0]), "pan2023, Lemma 2.4.1")
+    >>> both = Inequality(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0]))
     >>> both.holds.tolist(), both.always, both.slack.tolist()
     ([True, False], False, [1.0, -1.0])
     """
@@ -28,7 +28,6 @@ class Inequality:
     left: FloatArray
     relation: Literal["<=", ">=", "=="]
     right: FloatArray
-    source: str
     applies: BoolArray | bool = True
     """Whether each data set meets the hypotheses."""
     tolerance: FloatArray | float = 0.0

@@ -84,7 +84,7 @@ def _margin_bound(preset: str) -> Numbers:
         solved = solve_separation(problem).theta
         measured = quantities(problem, solved)
         nearest += [measured[name] for name in QUANTITIES]
-    both = Inequality(np.array(margins), "<=", np.array(bounds), "ji2022, Lemma 3.1")
+    both = Inequality(np.array(margins), "<=", np.array(bounds))
     return {
         **tally(both),
         "frame_ratio": min(frames),

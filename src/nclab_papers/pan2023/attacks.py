@@ -222,10 +222,10 @@ def shuffled_conjectures(decays: tuple[float, float], step: int) -> Change:
 
     def make(seed: int) -> list[dict[str, Any]]:
         first, last = decays if seed % 2 else (1e-3, 1e-2)
-        order = slice(None, None, step if seed % 2 else 1)
+        order = step if seed % 2 else 1
         return [
-            network(first, (0.1, 0.2, 0.3)[order], (0.8, 0.9, 1.0)[order]),
-            network(last, (0.1, 0.3, 0.6)[order], (0.9, 1.0, 1.0)[order]),
+            network(first, (0.1, 0.2, 0.3)[::order], (0.8, 0.9, 1.0)[::order]),
+            network(last, (0.1, 0.3, 0.6)[::order], (0.9, 1.0, 1.0)[::order]),
         ]
 
     return lambda numbers: {**numbers, "worst": of_every_seed(make)}

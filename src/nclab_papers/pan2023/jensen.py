@@ -6,13 +6,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nclab.claims.claim import Claim, Finding, Kind, Numbers
+from nclab.claims.claim import Finding, Kind, Numbers
 from nclab.claims.statements import (
     draws,
     judge_statement,
     relative_error,
+    statement,
     tally,
-    with_hand_check,
 )
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import ROUNDING, BoolArray, Inequality, vectors
@@ -41,7 +41,7 @@ def jensen_weighted(x: ArrayLike, weights: ArrayLike, f: Function, modulus: floa
     values, spread = f(points), np.square(points - mean[..., None])
     left, right = f(mean), (shares * values).sum(-1) - modulus * (shares * spread).sum(-1)
     scale = np.abs(values).max(-1) + np.abs(left) + modulus * np.square(points).max(-1)
-    return Inequality(left, "<=", right, "pan2023, Lemma 2.4.2", tolerance=ROUNDING * scale)
+    return Inequality(left, "<=", right, tolerance=ROUNDING * scale)
 
 
 def jensen_variance(x: ArrayLike, f: Function, strong_convexity: ArrayLike) -> Inequality:
@@ -57,8 +57,7 @@ def jensen_variance(x: ArrayLike, f: Function, strong_convexity: ArrayLike) -> I
     gap, rounding = gap_with_rounding(points, f)
     left = points.var(-1)
     tolerance = 2 * rounding / convexity + ROUNDING * np.square(points).max(-1)
-    source = "pan2023, Cor. 2.4.1"
-    return Inequality(left, "<=", 2 * gap / convexity, source, convexity > 0, tolerance)
+    return Inequality(left, "<=", 2 * gap / convexity, convexity > 0, tolerance)
 
 
 def jensen_subset_mean(
@@ -82,7 +81,7 @@ def jensen_subset_mean(
     tolerance = np.sqrt(factor * (gap + rounding)) - right + ROUNDING * np.abs(points).max(-1)
     left = np.abs(inside - mean)
     applies = (share > 0) & (convexity > 0)
-    return Inequality(left, "<=", right, "pan2023, Lemma 2.4.1", applies, tolerance)
+    return Inequality(left, "<=", right, applies, tolerance)
 
 
 def exponential_subset_mean(x: ArrayLike, subset: ArrayLike) -> Inequality:
@@ -100,7 +99,7 @@ def exponential_subset_mean(x: ArrayLike, subset: ArrayLike) -> Inequality:
     safe = np.where(share > 0, share, 1.0)
     right = np.sqrt(2 * gap / safe)
     tolerance = np.sqrt(2 * (gap + rounding) / safe) - right + ROUNDING * np.abs(points).max(-1)
-    return Inequality(inside, "<=", mean + right, "pan2023, Lemma 2.4.3", share > 0, tolerance)
+    return Inequality(inside, "<=", mean + right, share > 0, tolerance)
 
 
 def _subset(points: FloatArray, subset: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -142,7 +141,6 @@ def hand_error(case: Inequality, left: float, right: float) -> dict[str, float]:
     return {"hand_error": relative_error((case.left, left), (case.right, right))}
 
 
-@with_hand_check
 def judge_tight(numbers: Numbers) -> Finding:
     """Judge a statement and report whether its sides can be equal."""
     finding = judge_statement(numbers)
@@ -157,7 +155,17 @@ def _loss(classes: int) -> Function:
     return lambda x: np.logaddexp(0.0, math.log(classes - 1) + x)
 
 
-def _subset_means(preset: str) -> Numbers:
+@statement(
+    "pan2023/lemma-2.4.1",
+    Kind.LEMMA,
+    r"If Jensen's inequality for a $\lambda$-strongly convex function has gap $\varepsilon$, the "
+    r"mean of a fraction $\delta$ of the numbers is within "
+    r"$\sqrt{2\varepsilon(1-\delta)/(\lambda\delta)}$ of the mean of all.",
+    "pan2023, Lemma 2.4.1 “if Jensen’s inequality has its gap bounded by”",
+    jensen_subset_mean,
+    judge=judge_tight,
+)
+def lemma_2_4_1(preset: str) -> Numbers:
     rng = np.random.default_rng(0)
     batches, tightest = [], 0.0
     for size in SIZES:
@@ -173,20 +181,15 @@ def _subset_means(preset: str) -> Numbers:
     return {**tally(*batches), "tightest_ratio": tightest, **hand_error(hand, 2.0, 8**0.5)}
 
 
-lemma_2_4_1 = Claim(
-    "pan2023/lemma-2.4.1",
+@statement(
+    "pan2023/lemma-2.4.2",
     Kind.LEMMA,
-    r"If Jensen's inequality for a $\lambda$-strongly convex function has gap $\varepsilon$, the "
-    r"mean of a fraction $\delta$ of the numbers is within "
-    r"$\sqrt{2\varepsilon(1-\delta)/(\lambda\delta)}$ of the mean of all.",
-    "pan2023, Lemma 2.4.1 “if Jensen’s inequality has its gap bounded by”",
-    judge_tight,
-    _subset_means,
-    code="nclab_papers.pan2023.jensen.jensen_subset_mean",
+    "For a strongly convex function of modulus $c$, Jensen's inequality with weights has a gap "
+    "of at least $c$ times the weighted variance.",
+    "pan2023, Lemma 2.4.2 “is strongly convex with modulus c, then”",
+    jensen_weighted,
 )
-
-
-def _weighted_jensen(preset: str) -> Numbers:
+def lemma_2_4_2(preset: str) -> Numbers:
     rng = np.random.default_rng(1)
     batches = []
     for size in SIZES:
@@ -198,19 +201,15 @@ def _weighted_jensen(preset: str) -> Numbers:
     return {**tally(*batches), **hand_error(hand, 1.0, 2.5)}
 
 
-lemma_2_4_2 = Claim(
-    "pan2023/lemma-2.4.2",
-    Kind.LEMMA,
-    "For a strongly convex function of modulus $c$, Jensen's inequality with weights has a gap "
-    "of at least $c$ times the weighted variance.",
-    "pan2023, Lemma 2.4.2 “is strongly convex with modulus c, then”",
-    with_hand_check(judge_statement),
-    _weighted_jensen,
-    code="nclab_papers.pan2023.jensen.jensen_weighted",
+@statement(
+    "pan2023/cor-2.4.1",
+    Kind.COROLLARY,
+    r"If Jensen's inequality for a $\lambda$-strongly convex function has gap $\varepsilon$, the "
+    r"variance of the numbers is at most $2\varepsilon/\lambda$.",
+    "pan2023, Cor. 2.4.1 “to obtain the following corollary”",
+    jensen_variance,
 )
-
-
-def _variance(preset: str) -> Numbers:
+def corollary_2_4_1(preset: str) -> Numbers:
     rng = np.random.default_rng(2)
     batches = []
     for size in SIZES:
@@ -222,19 +221,17 @@ def _variance(preset: str) -> Numbers:
     return {**tally(*batches), **hand_error(hand, 1.0, 2.0)}
 
 
-corollary_2_4_1 = Claim(
-    "pan2023/cor-2.4.1",
-    Kind.COROLLARY,
-    r"If Jensen's inequality for a $\lambda$-strongly convex function has gap $\varepsilon$, the "
-    r"variance of the numbers is at most $2\varepsilon/\lambda$.",
-    "pan2023, Cor. 2.4.1 “to obtain the following corollary”",
-    with_hand_check(judge_statement),
-    _variance,
-    code="nclab_papers.pan2023.jensen.jensen_variance",
+@statement(
+    "pan2023/lemma-2.4.3",
+    Kind.LEMMA,
+    r"If Jensen's inequality for the exponential has gap $\varepsilon$, the mean of a fraction "
+    r"$\delta$ of the numbers exceeds the mean $x$ of all by at most $\sqrt{2\varepsilon/(\delta "
+    "e^x)}$.",
+    "pan2023, Lemma 2.4.3 “a similar result specific to the function”",
+    exponential_subset_mean,
+    judge=judge_tight,
 )
-
-
-def _exponential(preset: str) -> Numbers:
+def lemma_2_4_3(preset: str) -> Numbers:
     rng = np.random.default_rng(3)
     bounds, nearest = [], 0.0
     for size in SIZES:
@@ -247,16 +244,3 @@ def _exponential(preset: str) -> Numbers:
     gap = (1 + 4) / 2 - 2  # mean of the exponentials minus the exponential of the mean, log 2
     right = math.log(2) + math.sqrt(2 * gap / (0.5 * 2))
     return {**tally(*bounds), "tightest_ratio": nearest, **hand_error(hand, math.log(4), right)}
-
-
-lemma_2_4_3 = Claim(
-    "pan2023/lemma-2.4.3",
-    Kind.LEMMA,
-    r"If Jensen's inequality for the exponential has gap $\varepsilon$, the mean of a fraction "
-    r"$\delta$ of the numbers exceeds the mean $x$ of all by at most $\sqrt{2\varepsilon/(\delta "
-    "e^x)}$.",
-    "pan2023, Lemma 2.4.3 “a similar result specific to the function”",
-    judge_tight,
-    _exponential,
-    code="nclab_papers.pan2023.jensen.exponential_subset_mean",
-)

@@ -10,8 +10,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.statements import draws, judge_statement, relative_error, tally, with_hand_check
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import (
+    draws,
+    judge_statement,
+    relative_error,
+    statement,
+    tally,
+    with_hand_check,
+)
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
 from nclab.theory.certificates.norms_and_loss import excess_to_leave
@@ -35,8 +42,7 @@ def minimal_loss(weight: ArrayLike, features: ArrayLike) -> Inequality:
     right = np.asarray(g(alpha * beta, num_classes))
     # The condition number of g is at most C/(C-1) times the product of the norms.
     tolerance = ROUNDING * (1 + 2 * alpha * beta) * right
-    source = "pan2023, Thm 2.3.1 (minimality of m)"
-    return Inequality(left, ">=", right, source, tolerance=tolerance)
+    return Inequality(left, ">=", right, tolerance=tolerance)
 
 
 def _with_norms(
@@ -110,10 +116,18 @@ def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> Inequality:
     reach = norms(w).max(-1)[..., None] * norms(h).max(-1)
     # Logits have a rounding error of `reach`, which changes the loss by at most twice as much.
     tolerance = 4 * ROUNDING * (1 + reach) * np.maximum(left, right)
-    return Inequality(left, ">=", right, "pan2023, Eq. (2.9)", tolerance=tolerance)
+    return Inequality(left, ">=", right, tolerance=tolerance)
 
 
-def _class_loss(preset: str) -> Numbers:
+@statement(
+    "pan2023/eq-2.9",
+    Kind.EQUATION,
+    r"The mean loss of a class is at least $\log\left(1 + (C-1)\exp\left(-\frac{C}{C-1}w_c "
+    r"h_c\right)\right)$ with the centred weight $w_c$ and the mean feature $h_c$ of the class.",
+    "pan2023, Eq. (2.9) “consider the minimum achievable average loss for a single class c”",
+    class_loss_bound,
+)
+def class_loss(preset: str) -> Numbers:
     rng = np.random.default_rng(0)
     batches = []
     for classes in (2, 4, 10):
@@ -123,18 +137,6 @@ def _class_loss(preset: str) -> Numbers:
     left = [(math.log1p(math.exp(-4)) + math.log(2)) / 2, right]
     error = relative_error((hand.left, left), (hand.right, [right] * 2))
     return {**tally(*batches), "hand_error": error}
-
-
-class_loss = Claim(
-    "pan2023/eq-2.9",
-    Kind.EQUATION,
-    r"The mean loss of a class is at least $\log\left(1 + (C-1)\exp\left(-\frac{C}{C-1}w_c "
-    r"h_c\right)\right)$ with the centred weight $w_c$ and the mean feature $h_c$ of the class.",
-    "pan2023, Eq. (2.9) “consider the minimum achievable average loss for a single class c”",
-    with_hand_check(judge_statement),
-    _class_loss,
-    code="nclab_papers.pan2023.loss_steps.class_loss_bound",
-)
 
 
 def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
@@ -151,11 +153,19 @@ def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> I
     gap = np.asarray(epsilon, dtype=np.float64)
     left = np.log1p(gap / a)
     applies = (gap >= 0) & (a + gap <= num_classes)
-    source = "pan2023, Eq. (2.18)"
-    return Inequality(left, ">=", gap / num_classes, source, applies, ROUNDING * left)
+    return Inequality(left, ">=", gap / num_classes, applies, ROUNDING * left)
 
 
-def _log_sum(preset: str) -> Numbers:
+@statement(
+    "pan2023/eq-2.18",
+    Kind.PROOF_STEP,
+    r"A gap inside the logarithm comes out of it divided by $C$: $\log(a + \varepsilon) \ge \log "
+    r"a + \varepsilon/C$, where $\log(a + \varepsilon)$ bounds a class loss that is at most "
+    r"$\log C$.",
+    "pan2023, Eq. (2.18) “to represent the gap introduced by each inequality in the above proof”",
+    log_sum_step,
+)
+def log_sum(preset: str) -> Numbers:
     rng = np.random.default_rng(1)
     argument = rng.uniform(-12, 0, size=draws(preset) // 4)
     largest = 9 * -np.expm1(argument)  # at a class loss of log C
@@ -163,19 +173,6 @@ def _log_sum(preset: str) -> Numbers:
     hand = log_sum_step(4, -math.log(3), 1.0)  # a = 2; log a is subtracted from both sides
     error = relative_error((hand.left, math.log(1.5)), (hand.right, 0.25))
     return {**tally(log_sum_step(10, argument, gap)), "hand_error": error}
-
-
-log_sum = Claim(
-    "pan2023/eq-2.18",
-    Kind.PROOF_STEP,
-    r"A gap inside the logarithm comes out of it divided by $C$: $\log(a + \varepsilon) \ge \log "
-    r"a + \varepsilon/C$, where $\log(a + \varepsilon)$ bounds a class loss that is at most "
-    r"$\log C$.",
-    "pan2023, Eq. (2.18) “to represent the gap introduced by each inequality in the above proof”",
-    with_hand_check(judge_statement),
-    _log_sum,
-    code="nclab_papers.pan2023.loss_steps.log_sum_step",
-)
 
 
 def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
@@ -193,8 +190,7 @@ def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality
     centred = w - w.mean(-2, keepdims=True)
     left = num_classes / (num_classes - 1) * np.abs((centred * h.mean(-2)).sum(-1))
     right = np.broadcast_to((num_classes * alpha * beta)[..., None], left.shape)
-    source = "pan2023, Thm 2.3.1 (proof)"
-    return Inequality(left, "<=", right, source, tolerance=ROUNDING * right)
+    return Inequality(left, "<=", right, tolerance=ROUNDING * right)
 
 
 def _range(preset: str) -> Numbers:
@@ -274,11 +270,19 @@ def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> In
     lowest = np.asarray(g(norm_product, num_classes))
     right = lowest + np.asarray(wrong_probability(norm_product, num_classes)) * gap
     scale = (1 + np.abs(norm_product) + np.abs(gap)) * np.maximum(left, lowest)
-    source = "pan2023, Thm 2.3.1 (proof, epsilon_3)"
-    return Inequality(left, ">=", right, source, tolerance=2 * ROUNDING * scale)
+    return Inequality(left, ">=", right, tolerance=2 * ROUNDING * scale)
 
 
-def _third_gap(preset: str) -> Numbers:
+@statement(
+    "pan2023/proof-third-gap",
+    Kind.PROOF_STEP,
+    r"A gap $\varepsilon_3$ in the exponent makes the loss larger by about "
+    r"$\frac{\gamma}{1+\gamma}\varepsilon_3$ with $\gamma = "
+    r"(C-1)\exp\left(-\frac{C}{C-1}\alpha\beta\right)$, and by no less.",
+    "pan2023, Thm 2.3.1 (proof) “Thus using the fact that”",
+    tangent_step,
+)
+def third_gap(preset: str) -> Numbers:
     rng = np.random.default_rng(5)
     batches = []
     for classes in (3, 10, 100):
@@ -288,19 +292,6 @@ def _third_gap(preset: str) -> Numbers:
     hand = tangent_step(3, 2 * math.log(2) / 3, math.log(4))  # C A/(C-1) = log 2
     sides = (hand.left, math.log(5)), (hand.right, math.log(2) + math.log(4) / 2)
     return {**tally(*batches), "hand_error": relative_error(*sides)}
-
-
-third_gap = Claim(
-    "pan2023/proof-third-gap",
-    Kind.PROOF_STEP,
-    r"A gap $\varepsilon_3$ in the exponent makes the loss larger by about "
-    r"$\frac{\gamma}{1+\gamma}\varepsilon_3$ with $\gamma = "
-    r"(C-1)\exp\left(-\frac{C}{C-1}\alpha\beta\right)$, and by no less.",
-    "pan2023, Thm 2.3.1 (proof) “Thus using the fact that”",
-    with_hand_check(judge_statement),
-    _third_gap,
-    code="nclab_papers.pan2023.loss_steps.tangent_step",
-)
 
 
 def excess_for_zero(num_classes: int, product: float) -> float:
@@ -328,7 +319,7 @@ def _positive(preset: str) -> Numbers:
             scores = ((W - W.mean(1, keepdims=True)) * columns.mean(2)).sum(-1).min(-1)
             excess += _excess(W, columns)[scores <= 0].tolist()
             enough += _enough(excess_for_zero, W, columns)[scores <= 0].tolist()
-    both = Inequality(np.array(excess), ">=", np.array(enough), "pan2023, Thm 2.3.1 (proof)")
+    both = Inequality(np.array(excess), ">=", np.array(enough))
     others, all_alike = (math.log1p(2 * math.exp(-1.5 * score)) for score in (1.5, 1.0))
     hand = (math.log(3) + 2 * others) / 3 - all_alike
     return {

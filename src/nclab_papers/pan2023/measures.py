@@ -92,7 +92,7 @@ def _variability(preset: str) -> Numbers:
     measured = [1 - _measured(np.eye(4, 4), features).intra_cosine.numpy() for features in H[:20]]
     return {
         "hand_error": relative_error((1 + np.array(measured), 1 + spread[:20])),
-        **tally(Inequality(1 - intra, "==", spread, "pan2023, Sec. 2.2", tolerance=EXACT)),
+        **tally(Inequality(1 - intra, "==", spread, tolerance=EXACT)),
         "same_direction_error": max_abs(1 - np.square(units(same).mean(-2)).sum(-1)),
         "norm_variation": float((lengths.std(-1) / lengths.mean(-1)).min()),
     }
@@ -129,9 +129,7 @@ def _simplex(preset: str) -> Numbers:
         intra = np.square(means).sum(-1).mean(-1)
         total = np.square(means.sum(-2)).sum(-1)
         inter = (total - classes * intra) / (classes * (classes - 1))
-        batches.append(
-            Inequality(inter, ">=", -intra / (classes - 1), "pan2023, Sec. 2.2", tolerance=EXACT)
-        )
+        batches.append(Inequality(inter, ">=", -intra / (classes - 1), tolerance=EXACT))
     frame = simplex_etf(10, 12).numpy()
     collapse = _measured(frame, np.repeat(frame[:, None], 4, axis=1))
     off_diagonal = collapse.inter_cosine.numpy()[~np.eye(10, dtype=bool)]
@@ -214,7 +212,7 @@ def _nearest_mean(preset: str) -> Numbers:
         bounds.append(_accuracy_bound(collapse.intra_cosine.numpy(), collapse.inter_cosine.numpy()))
         if intra > 0.95 and inter < 0:
             collapsed.append(accuracy)
-    both = Inequality(np.array(accuracies), ">=", np.array(bounds), "pan2023, Sec. 2.2")
+    both = Inequality(np.array(accuracies), ">=", np.array(bounds))
     return {
         **tally(both),
         "telling": int((np.array(bounds) > 0.5).sum()),

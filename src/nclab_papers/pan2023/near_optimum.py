@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
     HAND_TOLERANCE,
     describe_tally,
@@ -23,6 +23,7 @@ from nclab.claims.statements import (
     judge_repair,
     judge_statement,
     relative_error,
+    statement,
     tally,
     with_hand_check,
 )
@@ -157,10 +158,19 @@ def low_scores(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequali
     share = (near.classes - 1) / near.classes
     right = near.product - share * (near.third + near.root)
     tolerance = share * near.rounding
-    return Inequality(left, ">=", right, "pan2023, Eq. (2.19)", near.convexity > LEAST, tolerance)
+    return Inequality(left, ">=", right, near.convexity > LEAST, tolerance)
 
 
-def _low_scores(preset: str) -> Numbers:
+@statement(
+    "pan2023/eq-2.19",
+    Kind.EQUATION,
+    r"At most $\delta C$ classes have a score $w_c h_c$ below $\alpha\beta - "
+    r"\frac{C-1}{C}\left(\varepsilon_3 + "
+    r"\sqrt{2\varepsilon_2(1-\delta)/(\lambda\delta)}\right)$.",
+    "pan2023, Eq. (2.19) “Therefore, there are at most”",
+    low_scores,
+)
+def eq_2_19(preset: str) -> Numbers:
     hand = low_scores(PAIR, SCORES, HAND_DELTA)
     product, third, root = _gaps()
     right = product - (third + root) / 2
@@ -168,19 +178,6 @@ def _low_scores(preset: str) -> Numbers:
         **tally(*_apply(low_scores, preset, 10)),
         "hand_error": relative_error((hand.left, 1.0), (hand.right, right)),
     }
-
-
-eq_2_19 = Claim(
-    "pan2023/eq-2.19",
-    Kind.EQUATION,
-    r"At most $\delta C$ classes have a score $w_c h_c$ below $\alpha\beta - "
-    r"\frac{C-1}{C}\left(\varepsilon_3 + "
-    r"\sqrt{2\varepsilon_2(1-\delta)/(\lambda\delta)}\right)$.",
-    "pan2023, Eq. (2.19) “Therefore, there are at most”",
-    with_hand_check(judge_statement),
-    _low_scores,
-    code="nclab_papers.pan2023.near_optimum.low_scores",
-)
 
 
 def large_norms(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
@@ -199,10 +196,19 @@ def large_norms(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequal
     share, odds = (near.classes - 1) / near.classes, (1 - delta) / delta
     right = near.product + share * (odds * near.third + near.root)
     tolerance = share * (1 + odds) * near.rounding
-    return Inequality(left, "<=", right, "pan2023, Eq. (2.20)", near.convexity > LEAST, tolerance)
+    return Inequality(left, "<=", right, near.convexity > LEAST, tolerance)
 
 
-def _large_norms(preset: str) -> Numbers:
+@statement(
+    "pan2023/eq-2.20",
+    Kind.EQUATION,
+    r"At most $\delta C$ classes have a product of norms $\alpha_c\beta_c$ above $\alpha\beta + "
+    r"\frac{C-1}{C}\left(\frac{1-\delta}{\delta}\varepsilon_3 + "
+    r"\sqrt{2\varepsilon_2(1-\delta)/(\lambda\delta)}\right)$.",
+    "pan2023, Eq. (2.20) “and also there are at most”",
+    large_norms,
+)
+def eq_2_20(preset: str) -> Numbers:
     hand = large_norms(PAIR, SCORES, HAND_DELTA)
     product, third, root = _gaps()
     right = product + (1.5 * third + root) / 2
@@ -212,20 +218,6 @@ def _large_norms(preset: str) -> Numbers:
     }
 
 
-eq_2_20 = Claim(
-    "pan2023/eq-2.20",
-    Kind.EQUATION,
-    r"At most $\delta C$ classes have a product of norms $\alpha_c\beta_c$ above $\alpha\beta + "
-    r"\frac{C-1}{C}\left(\frac{1-\delta}{\delta}\varepsilon_3 + "
-    r"\sqrt{2\varepsilon_2(1-\delta)/(\lambda\delta)}\right)$.",
-    "pan2023, Eq. (2.20) “and also there are at most”",
-    with_hand_check(judge_statement),
-    _large_norms,
-    code="nclab_papers.pan2023.near_optimum.large_norms",
-)
-
-
-@with_hand_check
 def judge_bound(numbers: Numbers) -> Finding:
     """Judge a lower bound on cosines and count the cases in which it is positive."""
     finding = judge_statement(numbers)
@@ -282,7 +274,17 @@ def _gap_by_search(case: Case) -> float:
     return max(gap(0.0), gap(excess), -float(optimum.fun))
 
 
-def _alignment(preset: str) -> Numbers:
+@statement(
+    "pan2023/eq-2.21",
+    Kind.EQUATION,
+    r"For at least $(1 - 2\delta)C$ classes the score $w_c h_c$ over $\alpha_c\beta_c$ is at "
+    r"least $1 - \frac{C-1}{C\alpha\beta}\left(\frac{\varepsilon_3}{\delta} + "
+    r"2\sqrt{2\varepsilon_2(1-\delta)/(\lambda\delta)}\right)$.",
+    "pan2023, Eq. (2.21) “Thus, for at least”",
+    thesis_bounds,
+    judge=judge_bound,
+)
+def alignment(preset: str) -> Numbers:
     rng = np.random.default_rng(3)
     alignments, bounds = [], []
     for classes in (3, 10):
@@ -297,22 +299,9 @@ def _alignment(preset: str) -> Numbers:
             scale = np.linalg.norm(centred, axis=1) * np.sqrt(np.square(H).sum(-1).mean(1))
             alignments.append(float(((centred * mean).sum(1) / scale).min()))
             bounds.append(max(1 - gap, -1.0))
-    both = Inequality(np.array(alignments), ">=", np.array(bounds), "pan2023, Eq. (2.21)")
+    both = Inequality(np.array(alignments), ">=", np.array(bounds))
     telling = int((np.array(bounds) > 0).sum())
     return {**tally(both), "telling": telling, "hand_error": _gap_error()}
-
-
-alignment = Claim(
-    "pan2023/eq-2.21",
-    Kind.EQUATION,
-    r"For at least $(1 - 2\delta)C$ classes the score $w_c h_c$ over $\alpha_c\beta_c$ is at "
-    r"least $1 - \frac{C-1}{C\alpha\beta}\left(\frac{\varepsilon_3}{\delta} + "
-    r"2\sqrt{2\varepsilon_2(1-\delta)/(\lambda\delta)}\right)$.",
-    "pan2023, Eq. (2.21) “Thus, for at least”",
-    judge_bound,
-    _alignment,
-    code="nclab.theory.certificates.theorem_constants.thesis_bounds",
-)
 
 
 def _split(classes: int, product: float, delta: float, share: float) -> tuple[float, float]:
@@ -397,8 +386,7 @@ def other_classes(
         left, right = left - true_score, right - true_score
     tolerance = np.sqrt(factor * (gap + rounding)) - rise
     tolerance = tolerance + ROUNDING * norms(w).max(-1)[..., None] * norms(h).max(-1)
-    source = "pan2023, Eq. (2.23)" if centred else "pan2023, Eq. (2.22)"
-    return Inequality(left, "<=", right, source, known, tolerance)
+    return Inequality(left, "<=", right, known, tolerance)
 
 
 def _others(preset: str, *, centred: bool) -> Numbers:
@@ -417,27 +405,23 @@ def _others(preset: str, *, centred: bool) -> Numbers:
     }
 
 
-eq_2_22 = Claim(
+eq_2_22 = statement(
     "pan2023/eq-2.22",
     Kind.EQUATION,
     r"For at least $(1-\delta)(C-1)$ classes $c'$ the difference $(w_{c'} - w_c)h_c$ is at most "
     r"$m_c + \sqrt{2\varepsilon_{1c}/(\exp(m_c)\delta)}$ with $m_c = -\frac{C}{C-1}w_c h_c$.",
     "pan2023, Eq. (2.22) “using the definition that”",
-    with_hand_check(judge_statement),
-    partial(_others, centred=False),
-    code="nclab_papers.pan2023.near_optimum.other_classes",
-)
+    other_classes,
+)(partial(_others, centred=False))
 
-eq_2_23 = Claim(
+eq_2_23 = statement(
     "pan2023/eq-2.23",
     Kind.EQUATION,
     r"For the same classes $c'$ the score $w_{c'}h_c$ is at most $-\frac{1}{C-1}w_c h_c + "
     r"\sqrt{2\varepsilon_{1c}/(\exp(m_c)\delta)}$.",
     "pan2023, Eq. (2.23) “Combining with”",
-    with_hand_check(judge_statement),
-    partial(_others, centred=True),
-    code="nclab_papers.pan2023.near_optimum.other_classes",
-)
+    other_classes,
+)(partial(_others, centred=True))
 
 
 def self_duality(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
@@ -466,11 +450,21 @@ def self_duality(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequa
     right = 1 - share * np.sqrt(spread * excess)
     tolerance = share * (np.sqrt(spread * (excess + rounding)) - np.sqrt(spread * excess))
     left = np.sort(cosines, -1)[..., few]
-    source = "pan2023, Thm 2.3.1 (proof, NC3)"
-    return Inequality(left, ">=", right, source, applies, tolerance + ROUNDING)
+    return Inequality(left, ">=", right, applies, tolerance + ROUNDING)
 
 
-def _self_duality(preset: str) -> Numbers:
+@statement(
+    "pan2023/proof-nc3",
+    Kind.PROOF_STEP,
+    r"For at least $(1 - 2\delta)C$ classes the cosine of weight and mean feature is at least $1 "
+    r"- \frac{C-1}{C\alpha\beta} \cdot 2\sqrt{2\varepsilon(1-\delta)/(\lambda\delta)}$, which is "
+    "the bound on NC3; read with the factor of (2.21), which our copy does not show in this "
+    "line.",
+    "pan2023, Thm 2.3.1 (proof) “gives the NC3 bound in the theorem”",
+    self_duality,
+    judge=judge_bound,
+)
+def nc3(preset: str) -> Numbers:
     rng = np.random.default_rng(14)
     batches = _apply(self_duality, preset, 15, classes=(3, 4, 10))
     telling = sum(int((both.right > 0).sum()) for both in batches)
@@ -486,21 +480,16 @@ def _self_duality(preset: str) -> Numbers:
     return {**tally(*batches), "telling": telling, "hand_error": error}
 
 
-nc3 = Claim(
-    "pan2023/proof-nc3",
+@statement(
+    "pan2023/proof-intra",
     Kind.PROOF_STEP,
-    r"For at least $(1 - 2\delta)C$ classes the cosine of weight and mean feature is at least $1 "
-    r"- \frac{C-1}{C\alpha\beta} \cdot 2\sqrt{2\varepsilon(1-\delta)/(\lambda\delta)}$, which is "
-    "the bound on NC3; read with the factor of (2.21), which our copy does not show in this "
-    "line.",
-    "pan2023, Thm 2.3.1 (proof) “gives the NC3 bound in the theorem”",
-    judge_bound,
-    _self_duality,
-    code="nclab_papers.pan2023.near_optimum.self_duality",
+    "A cosine of $1 - E$ between weight and mean feature gives the class an intra-class cosine "
+    "of at least $1 - 4E$.",
+    "pan2023, Thm 2.3.1 (proof) “Therefore, applying lemma Lemma 2.4.5 these classes, there is”",
+    unit_mean_norm,
+    judge=judge_repair,
 )
-
-
-def _intra(preset: str) -> Numbers:
+def intra(preset: str) -> Numbers:
     rng = np.random.default_rng(4)
     printed: list[Inequality] = []
     repaired: list[Inequality] = []
@@ -515,8 +504,7 @@ def _intra(preset: str) -> Numbers:
         applies = short <= 1 - math.sqrt(0.5)
         for factor, batches in ((4, printed), (8, repaired)):
             right = 1 - factor * short
-            source = "pan2023, Eq. (2.21)"
-            batches.append(Inequality(intra, ">=", right, source, applies, 8 * ROUNDING))
+            batches.append(Inequality(intra, ">=", right, applies, 8 * ROUNDING))
     hand = unit_mean_norm([2.0, 0.0], [[4.0, 0.0], [4.0, 3.0]])
     lemma = (math.hypot(1.8, 0.6) / 2, 2 * 16 / 20.5 - 1)  # the lemma that the step applies
     return {
@@ -526,22 +514,10 @@ def _intra(preset: str) -> Numbers:
     }
 
 
-intra = Claim(
-    "pan2023/proof-intra",
-    Kind.PROOF_STEP,
-    "A cosine of $1 - E$ between weight and mean feature gives the class an intra-class cosine "
-    "of at least $1 - 4E$.",
-    "pan2023, Thm 2.3.1 (proof) “Therefore, applying lemma Lemma 2.4.5 these classes, there is”",
-    with_hand_check(judge_repair),
-    _intra,
-    code="nclab_papers.pan2023.unit_means.unit_mean_norm",
-)
-
-
 def _inter(preset: str) -> Numbers:
     a, b = np.meshgrid(np.linspace(math.pi / 2, math.pi, 200), np.linspace(0, math.pi / 2, 200))
     right = np.cos(a) + np.sqrt(2 * (1 - np.cos(b)))
-    turned = Inequality(np.cos(a - b), "<=", right, "pan2023, Thm 2.3.1 (proof)", True, ROUNDING)
+    turned = Inequality(np.cos(a - b), "<=", right, True, ROUNDING)
     classes, product = 4, 3.0
     best, root = g(product, classes), math.sqrt(product)
     rows = []

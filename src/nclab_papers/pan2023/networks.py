@@ -15,7 +15,7 @@ import numpy as np
 from nclab.claims.claim import Finding
 from nclab.claims.evidence import RecordedNetworks
 from nclab.claims.pictures import Line, line_panel
-from nclab.claims.tables import Column, Row, mean_and_deviation
+from nclab.claims.tables import Column, Row
 from nclab.engine import LOCAL, Engine
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import Panel, Series
@@ -250,16 +250,7 @@ COSINE_COLUMNS = (
     Column("max inter", "max_inter"),
     Column("difference", degree_or_none),
 )
-
-
-def _summarise_accuracy(rows: Sequence[Row], counted: Sequence[Row]) -> str:
-    """Return the mean accuracy of the networks that converged, or the largest if none did."""
-    if counted:
-        return mean_and_deviation([row["accuracy"] for row in counted], ".4f")
-    return f"{max(row['accuracy'] or 0.0 for row in rows):.3f}, not converged"
-
-
-ACCURACY_COLUMN = Column("accuracy", "accuracy", summarised=_summarise_accuracy)
+ACCURACY_COLUMN = Column("accuracy", "accuracy", ".4f")
 
 
 def simplex_line(num_classes: int, x: Iterable[float]) -> Series:

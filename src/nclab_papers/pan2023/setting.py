@@ -97,8 +97,7 @@ def batch_norm_rms_printed(
     right = torch.linalg.vector_norm(gamma)
     applies = np.asarray(not bool(bias.any()))
     tolerance = ROUNDING * float(right)
-    source = "pan2023, Prop. 2.2.1"
-    return Inequality(left.numpy(), "==", right.numpy(), source, applies, tolerance)
+    return Inequality(left.numpy(), "==", right.numpy(), applies, tolerance)
 
 
 def batch_norm_mean_square(
@@ -125,8 +124,7 @@ def batch_norm_mean_square(
         # The rounding error of a variance grows with the size of the coordinate.
         noise = gamma.square() * batch.square().mean(0) / (variance + layer.eps)
         scale = scale + noise.sum() * (len(batch) / len(inputs))
-    source = "pan2023, Prop. 2.2.1 (exact)"
-    return Inequality(left.numpy(), "==", right.numpy(), source, tolerance=ROUNDING * float(scale))
+    return Inequality(left.numpy(), "==", right.numpy(), tolerance=ROUNDING * float(scale))
 
 
 def _batches(inputs: Tensor, batch_size: int | None) -> tuple[Tensor, ...]:

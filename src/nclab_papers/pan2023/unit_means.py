@@ -9,12 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
     describe_tally,
     draws,
     judge_repair,
     judge_statement,
+    statement,
     tally,
     with_hand_check,
 )
@@ -77,7 +78,7 @@ def cosine_identity(features: ArrayLike, others: ArrayLike) -> Inequality:
     second = units(vectors(others, "features (..., N, d)", 2))
     left = (first @ np.swapaxes(second, -1, -2)).mean((-1, -2))
     right = (first.mean(-2) * second.mean(-2)).sum(-1)
-    return Inequality(left, "==", right, "pan2023, Lemma 2.4.4", tolerance=ROUNDING)
+    return Inequality(left, "==", right, tolerance=ROUNDING)
 
 
 def unit_mean_norm(direction: ArrayLike, features: ArrayLike) -> Inequality:
@@ -98,8 +99,7 @@ def unit_mean_norm(direction: ArrayLike, features: ArrayLike) -> Inequality:
     cosine = _over(data.inner, data.rms * data.length)
     applies = (cosine >= math.sqrt(0.5)) & (data.rms * data.length > 0)
     right = 2 * np.square(cosine) - 1
-    source = "pan2023, Lemma 2.4.5"
-    return Inequality(data.unit_mean_norm, ">=", right, source, applies, 4 * ROUNDING)
+    return Inequality(data.unit_mean_norm, ">=", right, applies, 4 * ROUNDING)
 
 
 def unit_mean_norm_from_mean(features: ArrayLike) -> Inequality:
@@ -116,8 +116,7 @@ def unit_mean_norm_from_mean(features: ArrayLike) -> Inequality:
     data = pairing(array.mean(-2), array)
     applies = data.ratio >= math.sqrt(0.5)
     right = 2 * np.square(data.ratio) - 1
-    source = "pan2023, Cor. 2.4.2"
-    return Inequality(data.unit_mean_norm, ">=", right, source, applies, 4 * ROUNDING)
+    return Inequality(data.unit_mean_norm, ">=", right, applies, 4 * ROUNDING)
 
 
 def ratio_sum_printed(a: ArrayLike, b: ArrayLike) -> Inequality:
@@ -133,8 +132,7 @@ def ratio_sum_printed(a: ArrayLike, b: ArrayLike) -> Inequality:
     left = (tops / bottoms).sum(-1)
     right = tops.sum(-1) / norms(bottoms) * math.sqrt(bottoms.shape[-1])
     applies = np.asarray(((tops >= 0) & (bottoms > 0)).all(-1))
-    source = "pan2023, Lemma 2.4.5 (proof)"
-    return Inequality(left, ">=", right, source, applies, ROUNDING * (left + np.abs(right)))
+    return Inequality(left, ">=", right, applies, ROUNDING * (left + np.abs(right)))
 
 
 def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> Inequality:
@@ -152,8 +150,7 @@ def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> Inequality:
     right = np.square(tops.sum(-1)) / (bound * np.square(bottoms).sum(-1))
     within = (tops >= 0) & (bottoms > 0) & (tops <= bound[..., None] * bottoms)
     applies, rounding = np.asarray(within.all(-1)), ROUNDING * (left + right)
-    source = "pan2023, Lemma 2.4.5 (proof, repaired)"
-    return Inequality(left, ">=", right, source, applies, rounding)
+    return Inequality(left, ">=", right, applies, rounding)
 
 
 def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
@@ -170,7 +167,7 @@ def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike) -> Inequality
     This is the condition at the start of the proof, with epsilon measured from the data.
     """
     data = pairing(weight, features)
-    return _cosine(data, data.length_ratio, "pan2023, Lemma 2.4.6")
+    return _cosine(data, data.length_ratio)
 
 
 def opposed_inner(weight: ArrayLike, features: ArrayLike) -> Inequality:
@@ -186,8 +183,7 @@ def opposed_inner(weight: ArrayLike, features: ArrayLike) -> Inequality:
     missing = np.maximum(1 - data.length_ratio, 0.0)
     applies = (data.inner <= 0) & (data.rms > 0)
     right = data.inner / np.where(applies, data.rms, 1.0) + 4 * data.length * np.cbrt(missing)
-    source = "pan2023, Lemma 2.4.6 (proof)"
-    return Inequality(data.inner_units, "<=", right, source, applies, ROUNDING * data.length)
+    return Inequality(data.inner_units, "<=", right, applies, ROUNDING * data.length)
 
 
 def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> Inequality:
@@ -208,8 +204,7 @@ def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> Inequality:
     applies = (data.inner <= 0) & (data.ratio >= math.sqrt(0.5))
     error = 2 * data.length * (1 - np.square(data.ratio))
     right = data.inner / np.where(data.rms > 0, data.rms, 1.0) + error
-    source = "pan2023, Lemma 2.4.6 (linear)"
-    return Inequality(data.inner_units, "<=", right, source, applies, 4 * ROUNDING * data.length)
+    return Inequality(data.inner_units, "<=", right, applies, 4 * ROUNDING * data.length)
 
 
 def opposed_cosine(weight: ArrayLike, features: ArrayLike) -> Inequality:
@@ -227,10 +222,10 @@ def opposed_cosine(weight: ArrayLike, features: ArrayLike) -> Inequality:
     most x + 4e^(1/3) for e ≤ 0.15; above that x ≥ e - 1 makes the right side exceed 1.
     """
     data = pairing(weight, features)
-    return _cosine(data, data.ratio, "pan2023, Lemma 2.4.6 (repaired)")
+    return _cosine(data, data.ratio)
 
 
-def _cosine(data: Pairing, ratio: FloatArray, source: str) -> Inequality:
+def _cosine(data: Pairing, ratio: FloatArray) -> Inequality:
     """Return both sides for the cosine, with e = 1 - ratio."""
     product = data.rms * data.length
     applies = (data.inner <= 0) & (product > 0) & (data.unit_mean_norm > 0)
@@ -238,10 +233,18 @@ def _cosine(data: Pairing, ratio: FloatArray, source: str) -> Inequality:
         left = data.inner_units / (data.length * data.unit_mean_norm)
         right = data.inner / product + 4 * np.cbrt(np.maximum(1 - ratio, 0.0))
     tolerance = ROUNDING / np.maximum(data.unit_mean_norm, ROUNDING)
-    return Inequality(left, "<=", right, source, applies, tolerance)
+    return Inequality(left, "<=", right, applies, tolerance)
 
 
-def _identity(preset: str) -> Numbers:
+@statement(
+    "pan2023/lemma-2.4.4",
+    Kind.LEMMA,
+    "The intra-class cosine is the squared norm of the mean unit feature, the inter-class "
+    "cosine the inner product of two of them.",
+    "pan2023, Lemma 2.4.4 “can be computed as the norm and dot product of the vectors”",
+    cosine_identity,
+)
+def lemma_2_4_4(preset: str) -> Numbers:
     rng = np.random.default_rng(4)
     batches = []
     for size in SIZES:
@@ -252,19 +255,17 @@ def _identity(preset: str) -> Numbers:
     return {**tally(*batches), **hand_error(hand, 0.7, 0.7)}
 
 
-lemma_2_4_4 = Claim(
-    "pan2023/lemma-2.4.4",
+@statement(
+    "pan2023/lemma-2.4.5",
     Kind.LEMMA,
-    "The intra-class cosine is the squared norm of the mean unit feature, the inter-class "
-    "cosine the inner product of two of them.",
-    "pan2023, Lemma 2.4.4 “can be computed as the norm and dot product of the vectors”",
-    with_hand_check(judge_statement),
-    _identity,
-    code="nclab_papers.pan2023.unit_means.cosine_identity",
+    r"Vectors of root mean square norm $\alpha$ whose mean inner product with $u$, $\|u\| \le "
+    r"\beta$, is $c \ge \alpha\beta/\sqrt{2}$ have a mean unit vector of norm at least "
+    r"$2(c/(\alpha\beta))^2 - 1$.",
+    "pan2023, Lemma 2.4.5 “provides a conversion between these requirements”",
+    unit_mean_norm,
+    judge=judge_tight,
 )
-
-
-def _unit_mean(preset: str) -> Numbers:
+def lemma_2_4_5(preset: str) -> Numbers:
     rng = np.random.default_rng(5)
     batches = [unit_mean_norm(*vectors_around(rng, draws(preset) // 2, size)) for size in SIZES]
     worst = unit_mean_norm([1.0, 0.0], [[1.0, 0.0]] * 3 + [[-1e-12, 0.0]])
@@ -275,19 +276,6 @@ def _unit_mean(preset: str) -> Numbers:
         "tightest_ratio": float(worst.right / worst.left),
         **hand_error(hand, norm, 2 * cosine**2 - 1),
     }
-
-
-lemma_2_4_5 = Claim(
-    "pan2023/lemma-2.4.5",
-    Kind.LEMMA,
-    r"Vectors of root mean square norm $\alpha$ whose mean inner product with $u$, $\|u\| \le "
-    r"\beta$, is $c \ge \alpha\beta/\sqrt{2}$ have a mean unit vector of norm at least "
-    r"$2(c/(\alpha\beta))^2 - 1$.",
-    "pan2023, Lemma 2.4.5 “provides a conversion between these requirements”",
-    judge_tight,
-    _unit_mean,
-    code="nclab_papers.pan2023.unit_means.unit_mean_norm",
-)
 
 
 def _proposition(preset: str) -> Numbers:
@@ -335,25 +323,21 @@ def proposition(numbers: Numbers) -> Finding:
     return Finding(Verdict.REFUTED, evidence, numbers)
 
 
-def _from_mean(preset: str) -> Numbers:
+@statement(
+    "pan2023/cor-2.4.2",
+    Kind.COROLLARY,
+    r"Vectors of root mean square norm $\alpha$ whose mean has norm $c \ge \alpha/\sqrt{2}$ have "
+    r"a mean unit vector of norm at least $2(c/\alpha)^2 - 1$.",
+    "pan2023, Cor. 2.4.2 “by setting u to be the normalized mean vector”",
+    unit_mean_norm_from_mean,
+)
+def corollary_2_4_2(preset: str) -> Numbers:
     rng = np.random.default_rng(7)
     batches = [
         unit_mean_norm_from_mean(vectors_around(rng, draws(preset) // 2, size)[1]) for size in SIZES
     ]
     hand = unit_mean_norm_from_mean([[4.0, 3.0], [4.0, -3.0]])
     return {**tally(*batches), **hand_error(hand, 0.8, 2 * 0.8**2 - 1)}
-
-
-corollary_2_4_2 = Claim(
-    "pan2023/cor-2.4.2",
-    Kind.COROLLARY,
-    r"Vectors of root mean square norm $\alpha$ whose mean has norm $c \ge \alpha/\sqrt{2}$ have "
-    r"a mean unit vector of norm at least $2(c/\alpha)^2 - 1$.",
-    "pan2023, Cor. 2.4.2 “by setting u to be the normalized mean vector”",
-    with_hand_check(judge_statement),
-    _from_mean,
-    code="nclab_papers.pan2023.unit_means.unit_mean_norm_from_mean",
-)
 
 
 def _opposed(preset: str) -> Numbers:

@@ -86,7 +86,6 @@ def gather_necessary(preset: str) -> dict[str, Any]:
         np.array(left),
         "<=",
         np.array(right),
-        "zhao2026, Sec. Abstract",
         tolerance=ROUNDING * np.maximum(1.0, np.array(right)),
     )
     example = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
