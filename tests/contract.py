@@ -12,14 +12,13 @@ import nclab
 from nclab import metrics
 from nclab.metrics.catalogue import EXTRAS, METRICS
 from nclab.metrics.view import parameters
-from nclab.statistics import DirectionalSpread
 from tests.clouds import Cloud
 
 Scalars = Mapping[str, float | None]
 Function = Callable[..., Any]
 
 NEVER = frozenset[str]()
-FEATURES = frozenset({"moments", "statistics", "second_pass", "spread"})
+FEATURES = frozenset({"moments", "statistics", "second_pass"})
 CLASSIFIER = frozenset({"weight", "classes"})
 STATISTICS = FEATURES | CLASSIFIER | {"logits"}
 """Names of metrics' parameters, by the data they depend on; logits depend on both."""
@@ -45,14 +44,11 @@ def statistics(cloud: Cloud) -> dict[str, Any]:
     predicted = logits.update(outputs, cloud.labels)
     second_pass = nclab.SecondPass(moments)
     second_pass.update(cloud.features, cloud.labels, predicted)
-    spread = DirectionalSpread(moments)
-    spread.update(cloud.features, cloud.labels)
     moments = moments if len(classes) == len(cloud.weight) else moments.select(classes)
     return {
         "moments": moments,
         "statistics": moments,
         "second_pass": second_pass,
-        "spread": spread,
         "logits": logits,
         "weight": cloud.weight,
         "classes": classes,

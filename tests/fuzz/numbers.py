@@ -30,7 +30,7 @@ WARN_ABOVE = mpf("1e-6")
 """Error above which a warning or note is required."""
 ABSOLUTE = (
     "intra", "inter", "nc0", "nc2", "nc3", "unc3", "nc4", "accuracy", "agreement", "minority",
-    "within_variation", "error_bound", "directional", "test_collapse", "mean_shift",
+    "within_variation", "test_collapse", "mean_shift",
 )  # fmt: skip
 """Parts of names of metrics with absolute errors; errors of the others are relative."""
 DECISIONS = ("nc4", "accuracy", "agreement", "weak_test_collapse")

@@ -55,8 +55,6 @@ def test_the_error_of_a_plan_that_does_not_fit_says_what_would_fit() -> None:
     assert 5.275e9 < one_pass < 5.285e9
     with pytest.raises(DataError, match=r"Pass memory='\d+\.\dGB'"):
         Budget(as_bytes("1GB")).plan("layer", sizes)
-    with pytest.raises(DataError, match=r"metrics='default' takes"):
-        Budget(as_bytes("9GB")).plan("layer", sizes._replace(directional=True))
     with pytest.raises(DataError, match=r"without intervals, shuffled_labels and reference takes"):
         Budget(as_bytes("9GB")).plan("layer", sizes._replace(observers=10**10))
     with pytest.raises(DataError, match=r"workers=0 takes"):

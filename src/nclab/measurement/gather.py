@@ -20,7 +20,7 @@ from nclab.measurement.results import ClassPair
 from nclab.metrics.catalogue import METRICS, REFERENCE_METRICS, Metric, plugin_metrics
 from nclab.metrics.cosine import closest_inter
 from nclab.metrics.view import View, parameters
-from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
+from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
 from nclab.statistics.second_pass import ReferencePass
 
 NO_WEIGHT = "no classifier weights were given"
@@ -127,10 +127,9 @@ class RareClasses:
 
 
 class Extras(NamedTuple):
-    """Optional metrics, the statistics they need, and classes that were left out."""
+    """Optional metrics, and classes that were left out."""
 
     metrics: tuple[Metric, ...] = ()
-    spread: DirectionalSpread | None = None
     rare: RareClasses | None = None
 
 
@@ -176,7 +175,7 @@ def gather(
     cautions += [] if rare is None else [rare.warning]
     cautions += _cautions(moments)
     logits = None if weight is None else logits
-    view = View(moments, classes, weight, logits, second_pass, extras.spread)
+    view = View(moments, classes, weight, logits, second_pass)
     values, notes = _values(view, extras.metrics, reasons or {}, incomplete=bool(missing))
     warnings = (*cautions, *view.remarks, *rounding_warnings(view, values))
     closest = tuple(

@@ -22,7 +22,7 @@ from nclab.measurement.resampling import (
     row_observers,
 )
 from nclab.progress import track
-from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
+from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
 from nclab.statistics.blocks import compiles
 from nclab.statistics.checks import as_features, as_labels, check_sizes, finite_rows
 from nclab.statistics.logits import MOST_ASKED, MOST_CLASSES, MOST_SOFT, is_wide, logit_blocks
@@ -93,7 +93,6 @@ class LayerStream:
         self.nonfinite = torch.zeros(0, dtype=torch.int64)
         """(C,) rows with nan or infinity that were skipped."""
         self._second_pass: SecondPass | None = None
-        self._spread: DirectionalSpread | None = None
         self._reference = options.reference_pass(layer)
         self._observers: list[RowObserver] = []
         self._points = PointSample(points) if points else None
@@ -385,9 +384,6 @@ class LayerStream:
         if self._rare is not None:
             rows, classes, predicted = self._rare.filter(rows, classes, predicted)
         self._second_pass.add_checked(rows, classes, predicted)
-        if self.options.directional:
-            self._spread = self._spread or DirectionalSpread(self.moments)
-            self._spread.add_checked(rows, classes)
         for observer in self._observers:
             observer.add_second(rows, classes.to(self.moments.device), predicted)
 
@@ -427,7 +423,7 @@ class LayerStream:
             second_pass=second_pass,
             layer=self.layer,
             reasons=reasons,
-            extras=Extras(self.options.extra_metrics, self._spread, rare),
+            extras=Extras(self.options.extra_metrics, rare),
         )
         for observer in self._observers:
             collapse = observer.attach(collapse)
@@ -478,21 +474,18 @@ class LayerStream:
             self.moments.ignored -= rare.samples
 
     def all_sums(self) -> dict[str, State | None]:
-        """Return the sums of logits, reference, second pass and directional spread, by name."""
+        """Return the sums of logits, reference and second pass, by name."""
         streams: dict[str, Any] = {
             "logits": self.logits,
             "reference": self._reference,
             "second_pass": self._second_pass,
-            "spread": self._spread,
         }
         return {name: None if stream is None else stream.sums() for name, stream in streams.items()}
 
-    def join_second(self, second_passes: Sequence[State], spreads: Sequence[State]) -> None:
+    def join_second(self, second_passes: Sequence[State]) -> None:
         """Take over the second passes of several workers."""
         moments = self.moments
         self._second_pass = merged_sums(lambda: SecondPass(moments), second_passes)
-        if spreads:
-            self._spread = merged_sums(lambda: DirectionalSpread(moments), spreads)
 
     def all_reduce_first(self, ranks: ProcessGroup) -> None:
         """Add up the first pass over all processes of a group."""
@@ -511,13 +504,10 @@ class LayerStream:
         self._second_pass.all_reduce(ranks.group)
         if self._rare is not None and self._rare.scatter is not None:
             ranks.reduce_(self._rare.scatter)
-        if self.options.directional:
-            self._spread = self._spread or DirectionalSpread(self.moments)
-            self._spread.all_reduce(ranks.group)
 
     def drop_second_pass(self) -> None:
         """Forget the second pass, because another process could not complete its own."""
-        self._second_pass = self._spread = None
+        self._second_pass = None
 
 
 ProcessGroupChoice = Group | Literal["local"]

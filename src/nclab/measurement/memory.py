@@ -54,8 +54,6 @@ class Sizes(NamedTuple):
     second_pass: bool = True
     missing: bool = False
     """Whether classes without samples are left out, which copies the other classes."""
-    directional: bool = False
-    """Whether a metric needs an array of all pairs of classes."""
     observers: int = 0
     """Bytes for intervals, shuffled labels and a reference."""
 
@@ -81,15 +79,12 @@ class Sizes(NamedTuple):
             parts["second pass"] = 3 * per_class
         if self.head:
             parts["classifier"] = 2 * per_class + 2 * block
-        if self.directional:
-            parts["pairs of classes"] = 3 * 8 * self.classes**2
         if self.observers:
             parts["intervals and shuffled labels"] = self.observers
         return {**parts, "work": work + WORKSPACE}
 
 
 REDUCTIONS: dict[str, dict[str, Any]] = {
-    "metrics='default'": {"directional": False},
     "without intervals, shuffled_labels and reference": {"observers": 0},
     "second_pass=False (--one-pass)": {"second_pass": False},
 }

@@ -12,7 +12,6 @@ from nclab.measurement.collapse import Collapse
 from nclab.measurement.memory import Memory, Sizes, as_bytes, group_bytes
 from nclab.measurement.report import Report
 from nclab.metrics.catalogue import Metric, selected_extras
-from nclab.metrics.view import parameters
 from nclab.statistics import ClassMoments
 from nclab.statistics.checks import (
     HUGE,
@@ -135,18 +134,13 @@ class MeasureOptions:
             return len(head.weight)
         return self.num_classes if self.class_names is None else len(self.class_names)
 
-    @property
-    def directional(self) -> bool:
-        """Whether a metric needs a `DirectionalSpread`."""
-        return any("spread" in parameters(metric.function) for metric in self.extra_metrics)
-
     def keeps_scatter(self, dim: int) -> bool:
         """Whether the d x d scatter of features in dimension `dim` is kept."""
         return dim <= SCATTER_LIMIT if self.scatter is None else self.scatter
 
     def sizes(self, classes: int, dim: int, *, head: bool, reference_classes: int) -> Sizes:
         """Return the sizes and options on which the memory of one layer depends."""
-        sizes = Sizes(classes, dim, head, self.keeps_scatter(dim), directional=self.directional)
+        sizes = Sizes(classes, dim, head, self.keeps_scatter(dim))
         observers = sum(sizes.parts().values()) if self.shuffled_labels else 0
         observers += group_bytes(classes, dim, self.groups, scatter=sizes.scatter)
         observers += 5 * 8 * reference_classes * dim

@@ -26,12 +26,12 @@ from nclab.measurement.gather import Extras, gather
 from nclab.measurement.options import Head, MeasureOptions
 from nclab.measurement.results import Interval
 from nclab.metrics.catalogue import EXTRAS, METRICS, Metric, plugin_metrics
-from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
+from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
 from nclab.statistics.checks import as_labels
 from nclab.statistics.second_pass import ReferencePass
 
 State = dict[str, Tensor]
-Summed = TypeVar("Summed", LogitStatistics, SecondPass, DirectionalSpread, ReferencePass)
+Summed = TypeVar("Summed", LogitStatistics, SecondPass, ReferencePass)
 Kind = TypeVar("Kind", ClassMoments, LogitStatistics)
 
 LEVEL = 0.95
@@ -159,11 +159,9 @@ class GroupJackknife:
     def __init__(self, moments: ClassMoments, head: Head | None, options: MeasureOptions) -> None:
         self._all, self._head, self.count = moments, head, options.groups
         self._extra_metrics = options.extra_metrics
-        self._directional = options.directional
         self._moments: list[ClassMoments] = []
         self._logits: list[LogitStatistics] = []
         self._second: list[SecondPass] = []
-        self._spreads: list[DirectionalSpread] = []
         self._checksums = [0, 0]  # of the labels in the first and the second pass
         self._assigned = torch.zeros_like(moments.counts)
         self._complements = False  # whether the statistics are those of all other groups
@@ -197,16 +195,12 @@ class GroupJackknife:
             if (self._all.counts == 1).any():
                 return
             self._second = [SecondPass(moments) for moments in self._moments]
-            if self._directional:
-                self._spreads = [DirectionalSpread(moments) for moments in self._moments]
         groups = self._assign(classes)
         for group, second_pass in enumerate(self._second):
             index = (groups != group).nonzero().flatten()
             group_rows, labels = rows[index.to(rows.device)], classes[index]
             decided = None if predicted is None else predicted[index]
             second_pass.add_checked(group_rows, labels, decided)
-            if self._spreads:
-                self._spreads[group].add_checked(group_rows, labels)
         self._checksums[1] = _checksum(classes, self._checksums[1])
 
     def attach(self, collapse: Collapse) -> Collapse:
@@ -216,13 +210,12 @@ class GroupJackknife:
         usable = self._checksums[0] == self._checksums[1] and not single
         without: list[Mapping[str, float | None]] = []
         for group, moments in enumerate([] if single else self._moments):
-            spread = self._spreads[group] if self._spreads and usable else None
             results = gather(
                 moments,
                 weight=None if self._head is None else self._head.weight,
                 logits=self._logits[group] if self._logits else None,
                 second_pass=self._second[group] if self._second and usable else None,
-                extras=Extras(self._extra_metrics, spread),
+                extras=Extras(self._extra_metrics),
             )
             without.append(results.values)
         intervals, reasons = {}, {}
@@ -274,23 +267,15 @@ class GroupJackknife:
         self._all, self._complements = moments, True
         self._moments = [ClassMoments.from_state_dict(state) for state, _ in complements]
 
-    def second_sums(self) -> list[tuple[State, State | None]]:
+    def second_sums(self) -> list[State]:
         """Return the sums of the second pass, group by group."""
-        spreads = self._spreads if self._spreads else [None] * len(self._second)
-        return [
-            (second_pass.sums(), None if spread is None else spread.sums())
-            for second_pass, spread in zip(self._second, spreads, strict=True)
-        ]
+        return [second_pass.sums() for second_pass in self._second]
 
-    def join_second(self, parts: Sequence[Sequence[tuple[State, State | None]]]) -> None:
+    def join_second(self, parts: Sequence[Sequence[State]]) -> None:
         """Take over the second sums of several workers."""
         for group, moments in enumerate(self._moments if any(parts) else []):
             sums = [part[group] for part in parts if part]
-            blank = partial(SecondPass, moments)
-            self._second.append(merged_sums(blank, (state for state, _ in sums)))
-            spreads = [spread for _, spread in sums if spread is not None]
-            if spreads:
-                self._spreads.append(merged_sums(partial(DirectionalSpread, moments), spreads))
+            self._second.append(merged_sums(partial(SecondPass, moments), sums))
 
     def _assign(self, classes: Tensor) -> Tensor:
         """Return the (B,) group of each sample.
@@ -416,11 +401,9 @@ class ShuffledLabels:
     ) -> None:
         self._true, self._head = moments, head
         self._extra_metrics = options.extra_metrics
-        self._directional = options.directional
         self._moments = empty_like(moments)
         self._logits: LogitStatistics | None = None
         self._second: SecondPass | None = None
-        self._spread: DirectionalSpread | None = None
         self._checksums = [0, 0]  # of the labels in the first and the second pass
         self._rows = self._rows_again = 0
         self._kept = 0.0  # expected number of labels that shuffling does not change
@@ -453,9 +436,6 @@ class ShuffledLabels:
         labels = self._labels(classes, self._rows_again)
         self._second = self._second or SecondPass(self._moments)
         self._second.add_checked(rows, labels, predicted)
-        if self._directional:
-            self._spread = self._spread or DirectionalSpread(self._moments)
-            self._spread.add_checked(rows, labels)
         self._checksums[1] = _checksum(classes, self._checksums[1])
         self._rows_again += len(rows)
 
@@ -471,7 +451,7 @@ class ShuffledLabels:
             weight=None if self._head is None else self._head.weight,
             logits=self._logits,
             second_pass=self._second if usable else None,
-            extras=Extras(self._extra_metrics, self._spread if usable else None),
+            extras=Extras(self._extra_metrics),
         )
         values = dict(results.values)
         for metric in (*METRICS, *plugin_metrics(), *EXTRAS):

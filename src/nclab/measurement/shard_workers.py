@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mode
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,8 +47,7 @@ class ReadPart(NamedTuple):
     logits: State | None = None
     reference: State | None = None
     second_pass: State | None = None
-    spread: State | None = None
-    groups: Sequence[tuple[State, State | None]] = ()
+    groups: Sequence[Any] = ()
     """Sums for the intervals, group by group."""
 
 
@@ -219,8 +218,7 @@ class Plan:
 
     def join_second(self, stream: LayerStream, parts: Sequence[ReadPart]) -> None:
         """Add the second passes of all parts to a stream."""
-        second_passes = _present(part.second_pass for part in parts)
-        stream.join_second(second_passes, _present(part.spread for part in parts))
+        stream.join_second(_present(part.second_pass for part in parts))
         if stream.jackknife is not None:
             stream.jackknife.join_second([part.groups for part in parts])
 
@@ -323,8 +321,7 @@ def second_round(
         add = _with_groups(stream, plan.before.get(path), stream.update_second)
         done = _read_file(path, add, report, done, plan)
     groups = () if stream.jackknife is None else stream.jackknife.second_sums()
-    sums = stream.all_sums()
-    return ReadPart({}, groups=groups, second_pass=sums["second_pass"], spread=sums["spread"])
+    return ReadPart({}, groups=groups, second_pass=stream.all_sums()["second_pass"])
 
 
 def _with_groups(stream: LayerStream, before: Tensor | None, add: AddBatch) -> AddBatch:

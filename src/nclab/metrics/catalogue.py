@@ -40,7 +40,7 @@ class Metric(NamedTuple):
     def needs(self) -> str:
         """Required input: features, scatter, second pass, weight, or both (the last two)."""
         names = parameters(self.function)
-        by_name = "second pass" if names & {"second_pass", "spread"} else "features"
+        by_name = "second pass" if "second_pass" in names else "features"
         return self.also or ("weight" if names & {"weight", "logits"} else by_name)
 
     @property
@@ -165,9 +165,7 @@ REFERENCE_METRICS: tuple[Metric, ...] = (
 
 BY_NAME = {metric.name: metric for metric in (*METRICS, *REFERENCE_METRICS)}
 """Metrics of every measurement and of measurements with a reference, by name."""
-PARAMETERS = frozenset(View.__dataclass_fields__) - {"spread", "remarks", "_results"} | {
-    "statistics"
-}
+PARAMETERS = frozenset(View.__dataclass_fields__) - {"remarks", "_results"} | {"statistics"}
 """Parameter names that a plugin's metric may have."""
 
 

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from torch import Tensor
 
 from nclab.errors import NclabWarning
-from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
+from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
 
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
@@ -41,7 +41,6 @@ class View:
     """(C, d) classifier of all classes."""
     logits: LogitStatistics | None = None
     second_pass: SecondPass | None = None
-    spread: DirectionalSpread | None = None
     remarks: list[str] = field(default_factory=list)
     """Warnings of the metrics about their numbers."""
     _results: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)

@@ -2,6 +2,6 @@
 
 from nclab.statistics.logits import LogitStatistics
 from nclab.statistics.moments import ClassMoments
-from nclab.statistics.second_pass import DirectionalSpread, ReferencePass, SecondPass
+from nclab.statistics.second_pass import ReferencePass, SecondPass
 
-__all__ = ["ClassMoments", "DirectionalSpread", "LogitStatistics", "ReferencePass", "SecondPass"]
+__all__ = ["ClassMoments", "LogitStatistics", "ReferencePass", "SecondPass"]

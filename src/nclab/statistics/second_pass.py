@@ -9,11 +9,9 @@ from torch import Tensor
 from nclab.errors import DataError
 from nclab.statistics.blocks import (
     CPU_BLOCK,
-    FOURTH,
     add_by_class,
     compiles,
     outside,
-    power_of_two,
     product_blocks,
     row_norms,
     rows_to_read,
@@ -464,65 +462,6 @@ class ReferencePass(_MeansPass):
         if predicted is not None:
             self.predictions += len(predicted)
             self.agrees += int((self.classes[nearest] == predicted).sum())
-
-
-class DirectionalSpread(_MeansPass):
-    r"""Mean square of $\langle h-\mu_i,\mu_j-\mu_i\rangle$ for every ordered pair of classes.
-
-    A second pass over the features, once the class means are known. Classes without samples in
-    `moments` are skipped. Costs a float64 GEMM B x d x C for each batch. Memory: C^2 numbers.
-
-    >>> moments = ClassMoments(num_classes=2, dim=2)
-    >>> rows, labels = [[1.0, 5.0], [3.0, -5.0], [0.0, 0.0]], [0, 0, 1]
-    >>> moments.update(rows, labels)
-    >>> spread = DirectionalSpread(moments)
-    >>> spread.update(rows, labels)
-    >>> spread.mean_squares.tolist()
-    [[0.0, 4.0], [0.0, 0.0]]
-    """
-
-    _SUMS = ("counts", "squares")
-
-    def __init__(self, moments: ClassMoments) -> None:
-        self.ignore_index = moments.ignore_index
-        self.all_classes = moments.num_classes
-        present, classes, self._slot = _present(moments)
-        self._means = self.means = present.means
-        """(k, d) means of the classes with samples."""
-        self.counts = torch.zeros_like(present.counts)
-        self.centred_means = present.centred_means
-        self.squares = present.means.new_zeros(len(classes), len(classes))
-        """(k, k) sums of squares by class and direction, in units of `scale` ** 4."""
-        _, self.scale = power_of_two(present.centred_means, FOURTH)
-        """A power of two that keeps fourth powers within float64; 1 for ordinary features."""
-
-    def update(self, features: Any, labels: Any) -> None:
-        """Add a batch of the second pass."""
-        rows = as_features(features, dim=self.means.shape[1])
-        classes = as_labels(
-            labels, rows=len(rows), ignore_index=self.ignore_index, num_classes=self.all_classes
-        )
-        self.add_checked(rows, classes)
-
-    def add_checked(self, features: Tensor, labels: Tensor) -> None:
-        """Add a batch that `as_features` and `as_labels` have already checked."""
-        device = self.counts.device
-        labels = labels.to(device)
-        rows = rows_to_read(labels, self.ignore_index)
-        for block, classes in product_blocks(
-            features, labels, device, rows=rows, width=len(self.squares)
-        ):
-            slots = self._slot[classes]
-            self.counts += slots.bincount(minlength=len(self.counts))
-            offsets = block.sub_(self.means[slots]).div_(self.scale)
-            along = offsets @ (self.centred_means / self.scale).T  # (B, k)
-            along -= along.gather(1, slots[:, None])
-            self.squares.index_add_(0, slots, along.square_())
-
-    @property
-    def mean_squares(self) -> Tensor:
-        """(k, k) mean squares by class and direction, zero on the diagonal, in units of scale^4."""
-        return self.squares / self.counts[:, None]
 
 
 def _present(moments: ClassMoments) -> tuple[ClassMoments, Tensor, Tensor]:
