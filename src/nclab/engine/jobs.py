@@ -1,6 +1,9 @@
 """Jobs, their results, and the interface of an engine that runs them."""
 
 import pickle
+import sys
+import time
+import traceback
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -8,9 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nclab.engine.worker import describe_error
 from nclab.errors import NclabError
 
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+REPORT_SECONDS = 0.1
+"""Shortest time between two progress messages; the last step is always sent."""
+Message = tuple[str, Any]
+"""Kind of a message, `ready`, `progress`, `done` or `failed`, and its content."""
 ReportStep = Callable[..., None]
 """First argument of a job's function, to be called as `report(step, total)`."""
 
@@ -172,3 +185,50 @@ class Engine(ABC):
         if jobs:
             self.run_all(work)
         return [work.results[index] for index in range(len(jobs))]
+
+
+def run_job(
+    order: bytes,
+    threads: int,
+    send: Callable[[Message], None],
+    dumps: Callable[[Any], bytes] = pickle.dumps,
+) -> None:
+    """Run one pickled job; send its progress, then `done` or `failed`."""
+    try:
+        function, arguments, options = pickle.loads(order)
+        use_threads(threads)
+        # Torch's method of sending tensors needs the worker to stay alive, plain pickle does not.
+        answer = dumps(function(_reporter(send), *arguments, **options))
+    except Exception as error:  # noqa: BLE001 - any error of a job is its result
+        send(("failed", describe_error(error)))
+    else:
+        send(("done", answer))
+
+
+def describe_error(error: BaseException) -> tuple[str, str]:
+    """Return an error in one line, and its traceback."""
+    first = str(error).strip().splitlines()
+    kind = type(error).__name__
+    line = f"{kind}: {first[0]}" if first else kind
+    return line, "".join(traceback.format_exception(error))
+
+
+def _reporter(send: Callable[[Message], None]) -> Callable[[int, int | None], None]:
+    """Return the function with which a job reports its step and the number of steps."""
+    last = -REPORT_SECONDS
+
+    def report(step: int, total: int | None = None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= REPORT_SECONDS or step == total:
+            last = now
+            send(("progress", (step, total)))
+
+    return report
+
+
+def use_threads(threads: int) -> None:
+    """Set the threads of torch if it is imported; otherwise it will read the environment."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(threads)

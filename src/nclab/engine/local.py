@@ -4,24 +4,29 @@ import os
 import pickle
 import signal
 import threading
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from multiprocessing.process import parent_process
 from typing import Any
 
-from nclab.engine.jobs import Engine, JobList, JobResult
-from nclab.engine.worker import Message, run_worker, thread_environment, use_threads
+from nclab.engine.jobs import (
+    THREAD_VARIABLES,
+    Engine,
+    JobList,
+    JobResult,
+    Message,
+    run_job,
+    use_threads,
+)
 from nclab.errors import NclabError
 
 STOP_SECONDS = 2.0
 """Time in which a terminated worker must end before it is killed."""
-SENDS = 3
-"""Number of workers that may die while they receive one job."""
 START_FAILURES = 3
 """Number of workers that may die before their first job."""
 
@@ -102,7 +107,6 @@ class _Processes:
         self._work = work
         self._workers: list[_Worker] = []
         self._start_failures = 0
-        self._failed_sends: Counter[int] = Counter()
 
     def run(self, count: int) -> None:
         try:
@@ -150,18 +154,9 @@ class _Processes:
             except Exception as error:  # noqa: BLE001 - pickling may raise anything
                 self._work.end(index, JobResult.raised(job, error))
                 continue
-            try:
+            worker.index = index
+            with suppress(OSError):  # `_receive` removes a dead worker, whose job is lost
                 worker.pipe.send_bytes(order)
-                worker.index = index
-            except OSError:  # `_receive` will remove the dead worker
-                worker.gone = True
-                self._failed_sends[index] += 1
-                if self._failed_sends[index] < SENDS:
-                    self._work.waiting.appendleft(index)
-                else:
-                    line = f"{SENDS} processes died while they received {job.name}."
-                    self._work.end(index, JobResult(job.name, error=line))
-                return
 
     def _remove(self, worker: _Worker) -> None:
         """Remove a dead worker; its job is lost."""
@@ -169,7 +164,9 @@ class _Processes:
         self._workers.remove(worker)
         worker.pipe.close()
         code = worker.process.exitcode or 0
-        reason = f"was killed by {_signal(-code)}" if code < 0 else f"exited with code {code}"
+        reason = f"exited with code {code}"
+        if code < 0:
+            reason = f"was killed by {signal.Signals(-code).name}"
         if worker.index is not None:
             name = self._work.jobs[worker.index].name
             line = f"The process of {name} {reason}."
@@ -183,11 +180,31 @@ class _Processes:
                 )
 
 
+def run_worker(pipe: Connection, threads: int) -> None:
+    """Run jobs from the pipe until it closes or the parent process ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops us
+    threading.Thread(target=_watch_parent, daemon=True).start()
+    pipe.send(("ready", None))
+    while True:
+        try:
+            order = pipe.recv_bytes()
+        except EOFError:
+            return
+        run_job(order, threads, pipe.send)
+
+
+def _watch_parent() -> None:
+    """Kill this process when its parent ends."""
+    parent: Any = parent_process()
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _start(threads: int) -> _Worker:
     context = get_context("spawn")
     parent_end, worker_end = context.Pipe()
     process = context.Process(target=run_worker, args=(worker_end, threads))
-    with thread_environment(threads), _without_interrupts():
+    with _thread_environment(threads), _without_interrupts():
         process.start()
     worker_end.close()
     return _Worker(process, parent_end)
@@ -220,8 +237,16 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _signal(number: int) -> str:
+@contextmanager
+def _thread_environment(threads: int) -> Iterator[None]:
+    """Set the environment variables for the number of threads, and restore them."""
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -15,9 +15,17 @@ from typing import Any, Self
 from uuid import uuid4
 
 from nclab import __version__
-from nclab.engine.jobs import Engine, Job, JobList, JobResult
+from nclab.engine.jobs import (
+    THREAD_VARIABLES,
+    Engine,
+    Job,
+    JobList,
+    JobResult,
+    Message,
+    describe_error,
+    run_job,
+)
 from nclab.engine.local import cores
-from nclab.engine.worker import THREAD_VARIABLES, Message, describe_error, run_job
 from nclab.errors import MissingExtra, NclabError
 
 # Ray reads these variables when it is imported. They switch off usage statistics, and messages
@@ -40,17 +48,15 @@ ATTEMPTS, PAUSE_SECONDS = 5, 0.2
 class Cluster(Engine):
     """Engine of a Ray cluster, which is joined or started at first use and left at the end.
 
-    The address is `host:port` of a cluster that includes this machine, or `local` for a new cluster
-    on this machine. Without an address, the cluster is that of RAY_ADDRESS, else one that
-    `ray start` has started on this machine, else a new one with the cores of this machine. Only
-    clusters started here are stopped. After `ray.init`, the cluster of that call is used.
+    The address is `host:port` of a cluster that includes this machine, by default that of
+    RAY_ADDRESS. `local`, or no address, starts a new cluster with the cores of this machine, which
+    is stopped at the end. After `ray.init`, the cluster of that call is used.
     """
 
     here = False
 
     def __init__(self, address: str | None = None) -> None:
-        address = address or os.environ.get("RAY_ADDRESS") or "auto"
-        self._address = None if address == "auto" else address
+        self._address = address or os.environ.get("RAY_ADDRESS") or "local"
         self._joined = False
 
     def __enter__(self) -> Self:
@@ -87,13 +93,11 @@ class Cluster(Engine):
         if ray.is_initialized():
             return
         address = self._address
-        if address is None and not _runs_here():
-            address = "local"
-        elif address not in (None, "local"):
-            _connect(address)
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address == "local":
             options |= {"num_cpus": cores(), "include_dashboard": False}
+        else:
+            _connect(address)
         try:
             ray.init(address, **options)
         except Exception as error:  # Ray raises anything, bare exceptions too
@@ -103,9 +107,8 @@ class Cluster(Engine):
                 advice = "Set RAY_TMPDIR to a short path on a disk with space, or work without Ray."
             elif "AuthToken" in trace:
                 advice = "Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the cluster's token."
-            location = f"at {address}" if address else "on this machine"
             raise NclabError(
-                f"Cannot use the Ray cluster {location}. {line.rstrip('.')}. {advice}"
+                f"Cannot use the Ray cluster at {address}. {line.rstrip('.')}. {advice}"
             ) from error
         self._joined = True
 
@@ -189,16 +192,6 @@ def _slots(threads: int) -> int:
     """Return the number of jobs with so many threads for which the machines have cores."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     return sum(int(resources.get("CPU", 0) // threads) for resources in nodes)
-
-
-def _runs_here() -> bool:
-    """Whether the cluster that `ray start` last started on this machine still runs."""
-    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
-    try:
-        _connect(Path(folder, "ray", "ray_current_cluster").read_text().strip())
-    except (OSError, NclabError):
-        return False
-    return True
 
 
 def _connect(address: str) -> None:
