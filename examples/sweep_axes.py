@@ -6,7 +6,7 @@ from pathlib import Path
 from nclab.training.data.artificial import ConicHull
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Shape
-from nclab.training.sweep import Axes, SweepConfig, forecast, plan_sweep, train_plan, write_results
+from nclab.training.sweep import Axes, SweepConfig, plan_sweep, train_plan, write_results
 
 config = SweepConfig(
     data=ConicHull(samples=300, inputs=4),
@@ -18,7 +18,7 @@ config = SweepConfig(
 )
 axes = Axes(config, {"recipe.optimizer": ("sgd", "adamw"), "shape.width": (16, 32)})
 plan = plan_sweep(axes, Path(tempfile.mkdtemp()))
-print(forecast(plan))
+print(plan)
 for row in train_plan(plan, workers=0):
     gap = row["min_intra"] - row["max_inter"]
     print(f"{row['optimizer']}, width {row['width']}, seed {row['seed']}: gap {gap:.2f}")

@@ -12,7 +12,7 @@ from nclab.cli import sweep
 from nclab.cli.main import app
 from nclab.cli.options import ConfigGroup, Configs, Options, with_options
 from nclab.errors import NclabError
-from nclab.training.data.artificial import ConicHull, ModularAddition, Teacher
+from nclab.training.data.artificial import ConicHull, Teacher
 from nclab.training.data.fashion_mnist import FashionMNIST
 from nclab.training.data.samples import SampleFile
 from nclab.training.data.selection import SampleSelection
@@ -118,7 +118,7 @@ def test_two_fields_may_not_share_a_flag() -> None:
 
 def test_every_field_of_a_sweep_is_an_option() -> None:
     flags = set(re.findall(r"--[a-z0-9-]+", call("sweep", "--help").out))
-    kinds = (ConicHull, SampleFile, Teacher, FashionMNIST, ModularAddition)
+    kinds = (ConicHull, SampleFile, Teacher, FashionMNIST)
     for config in (SweepConfig, Shape, Recipe, SampleSelection, *kinds):
         for item in fields(config):
             name = RENAMED.get(item.name, item.name).replace("_", "-")

@@ -90,8 +90,6 @@ def test_an_empty_list_of_jobs_returns_nothing() -> None:
 def test_bad_numbers_raise() -> None:
     with pytest.raises(NclabError, match="got -1"):
         run_jobs([], workers=-1)
-    with pytest.raises(NclabError, match="got 0"):
-        run_jobs([], threads=0)
 
 
 def test_a_script_without_guard_gets_one_line(tmp_path: Path) -> None:

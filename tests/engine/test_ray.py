@@ -71,7 +71,7 @@ def test_results_are_in_order_and_failures_stop_no_other_job() -> None:
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_numbers_of_workers_and_threads_are_respected(
+def test_the_number_of_workers_is_respected_and_jobs_have_one_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
@@ -80,10 +80,8 @@ def test_numbers_of_workers_and_threads_are_respected(
         assert cluster.slots() == 2
         lonely = cluster.run_jobs([Job("", jobs.alone, (path,))] * 4, workers=1)
         assert [outcome.error for outcome in lonely] == [None] * 4
-        [wide] = cluster.run_jobs([Job("wide", jobs.setting)], threads=2)
-        assert wide.value[:2] == ("2", 2)
-        with pytest.raises(NclabError, match="Expected a machine with 3 cores"):
-            cluster.run_jobs([Job("wider", jobs.setting)], threads=3)
+        [setting] = cluster.run_jobs([Job("setting", jobs.setting)])
+        assert setting.value[:2] == ("1", 1)
         assert cluster.run_jobs([]) == []
     assert os.environ["OMP_NUM_THREADS"] == "7"
 
@@ -288,8 +286,6 @@ def test_a_wrong_token_raises_with_advice(tmp_path: Path) -> None:
 def test_bad_numbers_raise() -> None:
     with pytest.raises(NclabError, match="1 or more workers, got 0"):
         run_jobs([], workers=0)
-    with pytest.raises(NclabError, match="1 or more threads, got 0"):
-        run_jobs([], threads=0)
 
 
 def test_without_ray_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def command(
     data: Annotated[
         str,
         typer.Option(
-            help="teacher, conic, fashion (FashionMNIST), modular (addition), or a .npz or "
+            help="teacher, conic, fashion (FashionMNIST), or a .npz or "
             ".safetensors file with X|features|inputs and y|labels|targets, or a .csv file with "
             "a label in every row; several, separated by commas."
         ),
@@ -102,7 +102,7 @@ def command(
 
     On a Ray cluster: [bold]nclab sweep --engine ray --address head:6379 --out /shared/runs[/bold]
     """
-    from nclab.training.sweep import Axes, forecast, plan_sweep, train_plan, write_results
+    from nclab.training.sweep import Axes, plan_sweep, train_plan, write_results
     from nclab.training.sweep.rows import rows_table
 
     configs = _with_both(configs, both)
@@ -111,15 +111,13 @@ def command(
     axes = Axes(config, {"data": sources, **configs["sweep"].axes()})
     _check_options_are_read(axes, configs["sweep"])
     planned = plan_sweep(axes, out)
+    if plan and as_json:
+        print_json(planned.to_dict())
+    elif not as_json:
+        typer.echo(str(planned))
+    if plan:
+        return
     with open_engine(engine, address) as opened:
-        if plan or not as_json:
-            estimate = forecast(planned, workers=workers, device=device, engine=opened)
-            if as_json:
-                print_json(estimate.to_dict())
-            else:
-                typer.echo(str(estimate))
-        if plan:
-            return
         rows = train_plan(planned, workers=workers, device=device, engine=opened)
     tables = write_results(out, threshold=config.converged)
     if as_json:

@@ -99,7 +99,6 @@ class JobList:
     jobs: Sequence[Job]
     folder: Path | None
     workers: int | None
-    threads: int
     tries: int
     on_progress: OnProgress | None
     on_done: OnDone | None
@@ -150,12 +149,13 @@ class Engine(ABC):
         *,
         folder: Path | None = None,
         workers: int | None = None,
-        threads: int = 1,
         tries: int = 1,
         on_progress: OnProgress | None = None,
         on_done: OnDone | None = None,
     ) -> list[JobResult]:
-        """Run every job and return the results in order; a failed job does not stop the others.
+        """Run every job with one thread; return the results in order.
+
+        A failed job does not stop the others.
 
         Ctrl-C stops all jobs. A script must call this under `if __name__ == "__main__":`, because
         new processes import the script.
@@ -164,7 +164,6 @@ class Engine(ABC):
             folder: folder to which jobs write; a machine that does not share it fails.
             workers: number of jobs at the same time, by default one per core; 0 runs the jobs in
                 this process, one after the other.
-            threads: number of threads of each job.
             tries: number of times that a job is started if its process or machine is lost; a job
                 that raises is started once.
 
@@ -178,10 +177,8 @@ class Engine(ABC):
         least = 0 if self.here else 1
         if workers is not None and workers < least:
             raise NclabError(f"Expected {least} or more workers, got {workers}.")
-        if threads < 1:
-            raise NclabError(f"Expected 1 or more threads, got {threads}.")
         waiting = deque(range(len(jobs)))
-        work = JobList(jobs, folder, workers, threads, tries, on_progress, on_done, waiting)
+        work = JobList(jobs, folder, workers, tries, on_progress, on_done, waiting)
         if jobs:
             self.run_all(work)
         return [work.results[index] for index in range(len(jobs))]
@@ -189,14 +186,15 @@ class Engine(ABC):
 
 def run_job(
     order: bytes,
-    threads: int,
     send: Callable[[Message], None],
     dumps: Callable[[Any], bytes] = pickle.dumps,
 ) -> None:
     """Run one pickled job; send its progress, then `done` or `failed`."""
     try:
         function, arguments, options = pickle.loads(order)
-        use_threads(threads)
+        torch = sys.modules.get("torch")
+        if torch is not None:  # otherwise torch will read the environment
+            torch.set_num_threads(1)
         # Torch's method of sending tensors needs the worker to stay alive, plain pickle does not.
         answer = dumps(function(_reporter(send), *arguments, **options))
     except Exception as error:  # noqa: BLE001 - any error of a job is its result
@@ -225,10 +223,3 @@ def _reporter(send: Callable[[Message], None]) -> Callable[[int, int | None], No
             send(("progress", (step, total)))
 
     return report
-
-
-def use_threads(threads: int) -> None:
-    """Set the threads of torch if it is imported; otherwise it will read the environment."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(threads)

@@ -21,7 +21,6 @@ from nclab.engine.jobs import (
     JobResult,
     Message,
     run_job,
-    use_threads,
 )
 from nclab.errors import NclabError
 
@@ -61,11 +60,9 @@ run_jobs = LOCAL.run_jobs
 
 
 def _run_inline(work: JobList) -> None:
-    import torch
+    from nclab.compute import one_thread  # late, because worker processes may not need torch
 
-    before = torch.get_num_threads()
-    use_threads(work.threads)
-    try:
+    with one_thread():
         while work.waiting:
             index = work.waiting.popleft()
             job = work.jobs[index]
@@ -75,8 +72,6 @@ def _run_inline(work: JobList) -> None:
             except Exception as error:  # noqa: BLE001 - any error of a job is its result
                 result = JobResult.raised(job, error)
             work.end(index, result)
-    finally:
-        use_threads(before)
 
 
 @dataclass
@@ -112,7 +107,7 @@ class _Processes:
         try:
             while self._work.unfinished:
                 while len(self._workers) < min(count, self._work.unfinished):
-                    self._workers.append(_start(self._work.threads))
+                    self._workers.append(_start())
                 self._receive()
                 for worker in self._workers:
                     if worker.ready and worker.index is None and not worker.gone:
@@ -180,7 +175,7 @@ class _Processes:
                 )
 
 
-def run_worker(pipe: Connection, threads: int) -> None:
+def run_worker(pipe: Connection) -> None:
     """Run jobs from the pipe until it closes or the parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops us
     threading.Thread(target=_watch_parent, daemon=True).start()
@@ -190,7 +185,7 @@ def run_worker(pipe: Connection, threads: int) -> None:
             order = pipe.recv_bytes()
         except EOFError:
             return
-        run_job(order, threads, pipe.send)
+        run_job(order, pipe.send)
 
 
 def _watch_parent() -> None:
@@ -200,11 +195,11 @@ def _watch_parent() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _start(threads: int) -> _Worker:
+def _start() -> _Worker:
     context = get_context("spawn")
     parent_end, worker_end = context.Pipe()
-    process = context.Process(target=run_worker, args=(worker_end, threads))
-    with _thread_environment(threads), _without_interrupts():
+    process = context.Process(target=run_worker, args=(worker_end,))
+    with _one_thread_environment(), _without_interrupts():
         process.start()
     worker_end.close()
     return _Worker(process, parent_end)
@@ -238,10 +233,10 @@ def _without_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def _thread_environment(threads: int) -> Iterator[None]:
-    """Set the environment variables for the number of threads, and restore them."""
+def _one_thread_environment() -> Iterator[None]:
+    """Set the environment variables for one thread, and restore them."""
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     try:
         yield
     finally:

@@ -70,24 +70,21 @@ class Cluster(Engine):
     def slots(self) -> int:
         """Return the number of cores of all machines."""
         self._join()
-        return _slots(threads=1)
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return sum(int(resources.get("CPU", 0)) for resources in nodes)
 
     def run_all(self, work: JobList) -> None:
         """Run jobs as tasks of the cluster, as many at a time as it has cores."""
         self._join()
-        if not _slots(work.threads):
-            raise NclabError(
-                f"Expected a machine with {work.threads} cores, but no node has as many."
-            )
         with _marker(work.folder) as marker:
-            environment = dict.fromkeys(THREAD_VARIABLES, str(work.threads))
+            environment = dict.fromkeys(THREAD_VARIABLES, "1")
             task = ray.remote(_work).options(
-                num_cpus=work.threads,
+                num_cpus=1,
                 num_returns="streaming",
                 max_retries=0,
                 runtime_env={"env_vars": environment},
             )
-            _Tasks(work, task, (work.threads, sys.argv, marker)).run()
+            _Tasks(work, task, (sys.argv, marker)).run()
 
     def _join(self) -> None:
         if ray.is_initialized():
@@ -157,7 +154,7 @@ class _Tasks:
         self._work.end(index, result)
 
 
-def _work(order: bytes, threads: int, command: list[str], marker: Path | None) -> Iterator[Message]:
+def _work(order: bytes, command: list[str], marker: Path | None) -> Iterator[Message]:
     """Run one job in a worker of the cluster; yield its messages."""
     sys.argv = command  # manifests record the command
     messages: SimpleQueue[Message] = SimpleQueue()
@@ -165,7 +162,7 @@ def _work(order: bytes, threads: int, command: list[str], marker: Path | None) -
     def run() -> None:
         try:
             _find_marker(marker)
-            run_job(order, threads, messages.put, cloudpickle.dumps)
+            run_job(order, messages.put, cloudpickle.dumps)
         except BaseException as error:  # noqa: BLE001 - without a last message we would wait forever
             messages.put(("failed", describe_error(error)))
 
@@ -186,12 +183,6 @@ def _dead(job: Job, error: RayError) -> JobResult:
     if not isinstance(error, OutOfMemoryError):
         line = f"The process of {job.name} died. {line}"
     return JobResult(job.name, error=line)
-
-
-def _slots(threads: int) -> int:
-    """Return the number of jobs with so many threads for which the machines have cores."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return sum(int(resources.get("CPU", 0) // threads) for resources in nodes)
 
 
 def _connect(address: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nclab.errors import DataError
-from nclab.training.data import ConicHull, ModularAddition, Teacher, artificial
+from nclab.training.data import ConicHull, Teacher, artificial
 
 SMALL: dict[str, Any] = {"samples": 400, "width": 30}
 QUADRANTS = (
@@ -138,20 +138,6 @@ def test_impossible_cones_raise(cones: artificial.Cones, message: str) -> None:
         ConicHull(inputs=2, classes=2, samples=50, cones=cones).draw()
 
 
-def test_modular_addition_has_every_pair_once_with_its_sum() -> None:
-    data = ModularAddition(7)
-    samples = data.draw()
-    assert data.label == "mod7"
-    assert samples.counts == [7] * 7
-    pairs = set()
-    for row, label in zip(samples.inputs.tolist(), samples.labels.tolist(), strict=True):
-        a, b = row[:7].index(1.0), row[7:].index(1.0)
-        assert sum(row) == 2
-        assert label == (a + b) % 7
-        pairs.add((a, b))
-    assert len(pairs) == 49
-
-
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
@@ -170,8 +156,6 @@ def test_modular_addition_has_every_pair_once_with_its_sum() -> None:
         ),
         (ConicHull, {"classes": 1}, "2 to 10000 classes"),
         (ConicHull, {"seed": -3}, "seed of 0 or more"),
-        (ModularAddition, {"modulus": 1}, "from 2 to 512, got 1"),
-        (ModularAddition, {"modulus": 513}, "from 2 to 512, got 513"),
     ],
 )
 def test_bad_options_raise(kind: Any, options: dict[str, object], message: str) -> None:

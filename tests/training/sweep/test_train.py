@@ -12,7 +12,7 @@ import nclab
 from nclab.engine import Job, ReportStep, run_jobs
 from nclab.errors import MissingExtra, NclabError
 from nclab.records import open_run, read_run
-from nclab.training.data.artificial import ConicHull, ModularAddition
+from nclab.training.data.artificial import ConicHull
 from nclab.training.data.selection import SampleSelection
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Shape
@@ -112,7 +112,7 @@ def test_groups_are_small_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_options_appear_in_the_name_and_the_row(tmp_path: Path) -> None:
     recipe = {"optimizer": "adamw", "loss": "mse", "schedule": "cosine", "head_bias_decay": 0.1}
     config = small(
-        data=ModularAddition(5),
+        data=ConicHull(samples=60, inputs=4),
         selection=SampleSelection(imbalance=2, label_noise=0.1, test_share=0.2),
         shape=Shape(layers=3, width=8, features=3, activation="gelu"),
         norms=("affine",),
@@ -124,13 +124,13 @@ def test_options_appear_in_the_name_and_the_row(tmp_path: Path) -> None:
     expected["objective"] = expected.pop("loss")  # `loss` is measured, whatever is trained
     assert {name: row[name] for name in expected} == expected
     assert type(row["loss"]) is float
-    assert row["run"].startswith("mod5_L3_w8_adamw_mse_affine_wd1e-3_s0_")
+    assert row["run"].startswith("conic_L3_w8_adamw_mse_affine_wd1e-3_s0_")
     assert 0 <= row["test_accuracy"] <= 1
     assert row["trained_loss"] != row["loss"]
     run = read_run(tmp_path / row["run"])
     splits = [record.get("split") for record in run.of_kind("measurement")]
     assert splits == [None, "test"] * len(config.measured_epochs)
-    plain = small(data=ModularAddition(5))
+    plain = small(data=ConicHull(samples=60, inputs=4))
     [usual, *_] = train_sweep(plain, tmp_path, workers=0)
     assert not {"test_accuracy", "trained_loss", "optimizer", "imbalance"} & set(usual)
 

@@ -1,6 +1,6 @@
-"""Artificial data: labels from a teacher network, from cones, or from modular addition.
+"""Artificial data: labels from a teacher network or from cones.
 
-Teacher and conic hull data are equal on every machine. Their inputs come from numpy's PCG64 stream
+The data are equal on every machine. Their inputs come from numpy's PCG64 stream
 and are rounded to float32. Labels are computed in float64, and inputs whose label a rounding error
 could change are drawn again.
 """
@@ -30,8 +30,6 @@ REDRAWS = 20
 """Number of redraws after which a teacher that still has ties is replaced."""
 BATCHES = 1000
 """Number of batches that are drawn to fill narrow cones."""
-LARGEST_MODULUS = 512
-"""Largest p of modular addition, whose p^2 inputs of 2p numbers take a gigabyte."""
 
 
 @dataclass(frozen=True)
@@ -221,37 +219,6 @@ class ConicHull:
         sides = itertools.product((1.0, -1.0), repeat=self.planes)
         signs = itertools.islice(sides, self.classes)
         return [planes * np.asarray(sign)[:, None] for sign in signs]
-
-
-@dataclass(frozen=True)
-class ModularAddition:
-    """Pairs (a, b) as two one-hot vectors, labelled (a + b) mod p.
-
-    On these small data networks may fit the training samples long before the test samples.
-
-    >>> inputs, labels = ModularAddition(3).draw()
-    >>> inputs[5].tolist(), labels.tolist()
-    ([0.0, 1.0, 0.0, 0.0, 0.0, 1.0], [0, 1, 2, 1, 2, 0, 2, 0, 1])
-    """
-
-    modulus: int = 23
-    """Modulus p, the number of classes; there are p^2 samples of dimension 2p."""
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.modulus <= LARGEST_MODULUS:
-            raise DataError(f"Expected modulus from 2 to {LARGEST_MODULUS}, got {self.modulus}.")
-
-    @property
-    def label(self) -> str:
-        """Short name of the data, for folders and tables."""
-        return f"mod{self.modulus}"
-
-    def draw(self) -> Samples:
-        """Return all pairs; b changes fastest."""
-        numbers = torch.arange(self.modulus)
-        pairs = torch.cartesian_prod(numbers, numbers)
-        inputs = torch.nn.functional.one_hot(pairs, self.modulus).flatten(1).float()
-        return Samples(inputs, pairs.sum(1) % self.modulus)
 
 
 def _check_sizes(data: Any, *sizes: str) -> None:

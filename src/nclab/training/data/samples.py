@@ -134,13 +134,11 @@ def _tensor(values: Any, name: str) -> Tensor:
 
 
 def _inputs(values: Tensor) -> Tensor:
-    if values.ndim != 2 or values.shape[1] == 0:
+    if values.ndim != 2 or values.numel() == 0:
         raise DataError(
             f"Expected inputs of shape (samples, dimension), got {tuple(values.shape)}. "
             "Flatten every sample to one vector."
         )
-    if len(values) == 0:
-        raise DataError("Expected at least 2 samples, got none.")
     rows = values.to(torch.float32).contiguous()
     bad = (~torch.isfinite(rows)).nonzero()
     if len(bad):
@@ -153,30 +151,20 @@ def _inputs(values: Tensor) -> Tensor:
 
 
 def _labels(values: Tensor, rows: int) -> Tensor:
-    if values.dtype.is_floating_point:
+    if values.dtype.is_floating_point or values.shape != (rows,):
         raise DataError(
-            f"Expected integer labels, got {str(values.dtype).removeprefix('torch.')}. "
-            "Convert class numbers to integers, one-hot labels with argmax."
+            f"Expected an integer label for each of {rows} samples, got {values.dtype} of shape "
+            f"{tuple(values.shape)}. Convert class numbers to integers, one-hot labels with argmax."
         )
-    if values.ndim != 1:
-        raise DataError(f"Expected labels of shape (samples,), got {tuple(values.shape)}.")
-    if len(values) != rows:
-        raise DataError(f"Expected one label per sample, got {len(values)} for {rows}.")
     labels = values.long().contiguous()
-    low, high = (int(bound) for bound in torch.aminmax(labels))
-    if low < 0:
-        raise DataError(f"Expected labels from 0 upwards, got {low}.")
-    if high == 0:
-        raise DataError("Expected at least 2 classes, got 1: every label is 0.")
-    if high >= rows:
+    present = torch.unique(labels)
+    if len(present) < 2:
+        raise DataError(f"Expected at least 2 classes, got only class {int(present[0])}.")
+    expected = torch.arange(len(present))
+    if not torch.equal(present, expected):
+        wrong = int((present != expected).nonzero()[0])
         raise DataError(
-            f"Expected no more classes than samples, got labels up to {high} for {rows} samples. "
-            "Number the classes from 0."
-        )
-    empty = (torch.bincount(labels) == 0).nonzero()
-    if len(empty):
-        raise DataError(
-            f"Expected samples of every class from 0 to {high}, but class {int(empty[0])} has "
-            "none. Number the classes from 0 without gaps."
+            f"Expected classes numbered from 0 without gaps, got class {int(present[wrong])} "
+            f"instead of {wrong}. Number the classes from 0."
         )
     return labels

@@ -6,16 +6,15 @@ from typing import Any
 
 from nclab import plugins
 from nclab.errors import DataError, NclabError
-from nclab.training.data.artificial import ConicHull, ModularAddition, Teacher
+from nclab.training.data.artificial import ConicHull, Teacher
 from nclab.training.data.fashion_mnist import FashionMNIST
 from nclab.training.data.samples import SampleFile, Samples
 
-Source = Teacher | ConicHull | FashionMNIST | ModularAddition | SampleFile
+Source = Teacher | ConicHull | FashionMNIST | SampleFile
 SOURCES: dict[str, Any] = {
     "teacher": Teacher,
     "conic": ConicHull,
     "fashion": FashionMNIST,
-    "modular": ModularAddition,
     "file": SampleFile,
 }
 """Data sets of nclab by the name that configurations of runs record."""

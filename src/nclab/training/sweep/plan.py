@@ -10,6 +10,7 @@ from typing import Any
 
 from nclab.errors import NclabError
 from nclab.records import glance
+from nclab.text import counted, number
 from nclab.training.data.samples import Samples
 from nclab.training.data.sources import draw_samples
 from nclab.training.fleet.fleet import check_batches
@@ -18,6 +19,8 @@ from nclab.training.sweep.rows import Row, differing, settings_of
 
 PARTS = ("data", "selection", "shape", "recipe")
 """Parts of a config; an axis is a field of one of them, or the data as a whole."""
+MOST_VALUES = 12
+"""Largest number of values of an axis that a printed plan lists."""
 Condition = tuple[str, Callable[[Any], bool]]
 """Path of a field, and whether a value of this field makes another field matter."""
 ADAM: Condition = ("recipe.optimizer", lambda name: name in ("adam", "adamw"))
@@ -159,6 +162,21 @@ class SweepPlan:
     fleets: tuple[FleetPlan, ...]
     out: Path
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers of networks and fleets, and the axes, as plain JSON values."""
+        return {
+            "networks": len(self.runs),
+            "missing": len(self.missing),
+            "fleets": len(self.fleets),
+            "axes": self.axes,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {_listed(values)}" for name, values in self.axes.items()]
+        networks, trained = len(self.runs), len(self.runs) - len(self.missing)
+        summary = f"{counted(networks, 'network')} in {counted(len(self.fleets), 'fleet')}"
+        return "\n".join([*lines, summary + (f", {trained} already trained" if trained else "")])
+
     @property
     def runs(self) -> list[RunPlan]:
         """All planned runs."""
@@ -211,6 +229,13 @@ def plan_sweep(sweep: SweepConfig | Axes | Sequence[SweepConfig], out: Path) -> 
         if runs:
             fleets.append(FleetPlan(config, samples, test, runs, missing))
     return SweepPlan(tuple(fleets), out)
+
+
+def _listed(values: list[Any]) -> str:
+    """Return values of an axis as text, at most `MOST_VALUES` of them."""
+    texts = [number(value) if type(value) is float else str(value) for value in values]
+    more = f", … {len(values)} values" if len(values) > MOST_VALUES else ""
+    return ", ".join(texts[:MOST_VALUES]) + more
 
 
 def has_ended(folder: Path) -> bool:

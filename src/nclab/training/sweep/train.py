@@ -69,7 +69,7 @@ def train_plan(
     engine: Engine = LOCAL,
 ) -> list[Row]:
     """Train the missing runs of a plan; return a row for every run, as `train_sweep` does."""
-    slots = check_resources(plan, workers=workers, device=device, engine=engine)
+    slots = _slots(plan, workers, device, engine)
     groups = [group for fleet in plan.fleets for group in _groups(fleet, plan, slots, device)]
     if groups:
         single = engine.here and len(groups) == 1
@@ -84,7 +84,7 @@ def train_plan(
     ]
 
 
-def check_resources(plan: SweepPlan, *, workers: int | None, device: str, engine: Engine) -> int:
+def _slots(plan: SweepPlan, workers: int | None, device: str, engine: Engine) -> int:
     """Return how many groups train at once; raise if the device does not exist."""
     if _is_cuda(device):
         if not engine.here:
