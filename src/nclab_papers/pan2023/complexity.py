@@ -15,36 +15,21 @@ from nclab.claims.judging import Part, judge_effects
 from nclab.claims.tables import Column, Table, group, summarise
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
-from nclab.figures.seeds import SEED_CAPTION
-from nclab_papers.pan2023.networks import (
-    ACCURACY_COLUMN,
-    COSINE_COLUMNS,
-    COSINE_MARGIN,
-    DECAY_COLUMN,
-    PAPER,
-    QUICK,
-    Networks,
-    by_seed,
-    cosine_panel,
-    degree,
-    describe_config,
-    describe_failures,
-    paired_differences,
-)
+from nclab_papers.pan2023 import networks as trained
 
 
 @dataclass(frozen=True)
 class Config:
     """Sizes of the experiment."""
 
-    networks: Networks
+    networks: trained.Networks
     layers: int = 6
     teacher_depths: tuple[int, ...] = (1, 3, 6, 9)
     weight_decays: tuple[float, ...] = (1e-3, 3e-3)
     """A weight decay at which collapse is partial, and one at which it is nearly complete."""
 
 
-PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
+PRESETS = {"quick": Config(trained.QUICK), "paper": Config(trained.PAPER)}
 
 
 def run(
@@ -61,20 +46,20 @@ def run(
             teacher_depth=depth,
         )
     ]
-    trained = config.networks.train(out, [sweep for _, sweep in planned], engine=engine)
+    members = config.networks.train(out, [sweep for _, sweep in planned], engine=engine)
     rows = [
         {**row, "teacher_depth": depth}
-        for (depth, _), networks in zip(planned, trained, strict=True)
+        for (depth, _), networks in zip(planned, members, strict=True)
         for row in networks
     ]
-    return {"config": describe_config(config, seeds), "rows": rows}
+    return {"config": trained.describe_config(config, seeds), "rows": rows}
 
 
 def tables(numbers: Numbers) -> list[Table]:
     """Return the cosines by weight decay and depth of the teacher."""
     ordered = sorted(numbers["rows"], key=lambda row: (row["weight_decay"], row["teacher_depth"]))
-    keys = (DECAY_COLUMN, Column("teacher depth", "teacher_depth", "d"))
-    columns = (ACCURACY_COLUMN, *COSINE_COLUMNS)
+    keys = (trained.DECAY_COLUMN, Column("teacher depth", "teacher_depth", "d"))
+    columns = (trained.ACCURACY_COLUMN, *trained.COSINE_COLUMNS)
     return [summarise("Last-layer features", ordered, keys, columns)]
 
 
@@ -89,7 +74,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
         "y_label": "cosine similarity",
     }
     panels = [
-        cosine_panel(f"weight decay {decay:g}", members, classes, **axis)
+        trained.cosine_panel(f"weight decay {decay:g}", members, classes, **axis)
         for (decay,), members in group(rows, "weight_decay").items()
     ]
     return [
@@ -99,7 +84,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
             tuple(panels),
             len(panels),
             "Networks with affine batch norm. The labels come from random networks with this many "
-            f"layers. {SEED_CAPTION}{describe_failures(rows)}",
+            f"layers. {trained.line_caption(rows)}",
         )
     ]
 
@@ -124,11 +109,11 @@ def simpler_data(numbers: Numbers) -> Finding:
     rises: dict[int, list[float]] = {}
     for decay in decays:
         simple, complicated = (
-            by_seed(rows, degree, teacher_depth=depth, weight_decay=decay)
+            trained.by_seed(rows, trained.degree, teacher_depth=depth, weight_decay=decay)
             for depth in (min(depths), max(depths))
         )
-        for seed, rise in paired_differences(simple, complicated).items():
+        for seed, rise in trained.paired_differences(simple, complicated).items():
             rises.setdefault(seed, []).append(rise)
     means = {seed: fmean(values) for seed, values in rises.items() if len(values) == len(decays)}
     name = f"teacher of {min(depths)} against {max(depths)} layers" if depths else ""
-    return judge_effects([Part(name, means)], margin=COSINE_MARGIN)
+    return judge_effects([Part(name, means)], margin=trained.COSINE_MARGIN)

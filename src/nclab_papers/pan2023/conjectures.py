@@ -23,19 +23,7 @@ from nclab.claims.tables import Row, Table, group
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference
 from nclab.metrics.nc4_nearest_center import effective_depth
-from nclab_papers.pan2023.networks import (
-    DECAYS,
-    DEEP_DECAYS,
-    PAPER,
-    QUICK,
-    RECORDED,
-    Data,
-    Networks,
-    degree,
-    degree_or_none,
-    last_layers,
-    note_skipped,
-)
+from nclab_papers.pan2023 import networks as trained
 
 SMALL = 0.05
 """Largest e of a conjecture that counts as small: 0.05 of a cosine, or of the samples."""
@@ -116,8 +104,8 @@ def smallest_depth_error(
 class ConjectureSetting:
     """Networks and data on which the conjectures are tested."""
 
-    networks: Networks
-    data: Data
+    networks: trained.Networks
+    data: trained.Data
     layers: int
     weight_decays: tuple[float, ...]
     most: int | None = None
@@ -131,7 +119,7 @@ class Config:
     places: tuple[ConjectureSetting, ...]
 
 
-def _settings(networks: Networks, most: int | None = None) -> tuple[ConjectureSetting, ...]:
+def _settings(networks: trained.Networks, most: int | None = None) -> tuple[ConjectureSetting, ...]:
     """Return both kinds of data at both depths of the thesis.
 
     Args:
@@ -147,11 +135,14 @@ def _settings(networks: Networks, most: int | None = None) -> tuple[ConjectureSe
             most if (data, layers) == ("teacher", 6) else None,
         )
         for data in ("conic", "teacher")
-        for layers, decays in ((6, DECAYS), (15, DEEP_DECAYS))
+        for layers, decays in ((6, trained.DECAYS), (15, trained.DEEP_DECAYS))
     )
 
 
-PRESETS = {"quick": Config(_settings(QUICK)), "paper": Config(_settings(PAPER, most=3))}
+PRESETS = {
+    "quick": Config(_settings(trained.QUICK)),
+    "paper": Config(_settings(trained.PAPER, most=3)),
+}
 
 
 def run(
@@ -170,11 +161,13 @@ def run(
         )
     ]
     # All settings are trained together, so no core waits for the last network of a setting.
-    trained = config.places[0].networks.train(out, [sweep for _, sweep in planned], engine=engine)
-    for (setting, sweep), members in zip(planned, trained, strict=True):
-        runs += [f"{RECORDED.folder}/{run['run']}" for run in members]
+    results = config.places[0].networks.train(out, [sweep for _, sweep in planned], engine=engine)
+    for (setting, sweep), members in zip(planned, results, strict=True):
+        runs += [f"{trained.RECORDED.folder}/{run['run']}" for run in members]
         networks = [
-            {**run, "measured": last_layers(out, run)} for run in members if run["converged"]
+            {**run, "measured": trained.last_layers(out, run)}
+            for run in members
+            if run["converged"]
         ]
         complete = [network for network in networks if is_defined(network)]
         skipped += len(networks) - len(complete)
@@ -201,8 +194,8 @@ def run(
 
 def is_defined(network: Row) -> bool:
     """Whether cosines and nearest class centres are defined in every layer of a network."""
-    return degree_or_none(network) is not None and all(
-        degree_or_none(layer) is not None and layer["nc4_ncc_accuracy"] is not None
+    return trained.degree_or_none(network) is not None and all(
+        trained.degree_or_none(layer) is not None and layer["nc4_ncc_accuracy"] is not None
         for layer in network["measured"]
     )
 
@@ -218,11 +211,11 @@ def smallest(networks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     perfect = [network for network in networks if network["accuracy"] == 1]
     for reading, members in ((CONVERGED, networks), (PERFECT, perfect)):
         for network in members:
-            slack = smallest_layer_slack([degree(layer) for layer in network["measured"]])
+            slack = smallest_layer_slack([trained.degree(layer) for layer in network["measured"]])
             append("3.2.1", reading, network["weight_decay"], slack)
         if len(members) > 1:
             decays = [float(network["weight_decay"]) for network in members]
-            gaps = [degree(network) for network in members]
+            gaps = [trained.degree(network) for network in members]
             accuracies = [
                 [layer["nc4_ncc_accuracy"] for layer in network["measured"]] for network in members
             ]
@@ -314,7 +307,7 @@ def _smallest_e(
     }
 
 
-def judged(name: str, data: Data, numbers: Numbers) -> Finding:
+def judged(name: str, data: trained.Data, numbers: Numbers) -> Finding:
     """Judge how far e is below `SMALL` at both depths.
 
     The verdict must be the same for both readings of "perfect accuracy". A setting without
@@ -335,10 +328,10 @@ def judged(name: str, data: Data, numbers: Numbers) -> Finding:
         ]
         for reading in (CONVERGED, PERFECT)
     }
-    return note_skipped(judge_choices(choices, margin=0.0), int(numbers.get("skipped", 0)))
+    return trained.note_skipped(judge_choices(choices, margin=0.0), int(numbers.get("skipped", 0)))
 
 
-def _conjecture(number: str, text: str, quote: str, code: str, data: Data) -> Claim:
+def _conjecture(number: str, text: str, quote: str, code: str, data: trained.Data) -> Claim:
     stated = data == "conic"
     return Claim(
         f"pan2023/conjecture-{number}" if stated else f"findings/conjecture-{number}-{data}",

@@ -16,29 +16,8 @@ from nclab.claims.judging import Part, Share, judge_choices, judge_effects, judg
 from nclab.claims.tables import Column, Row, Table, group, summarise
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
-from nclab.figures.seeds import SEED_CAPTION
 from nclab.training.models.mlp import Norm
-from nclab_papers.pan2023.networks import (
-    ACCURACY_COLUMN,
-    COSINE_COLUMNS,
-    COSINE_MARGIN,
-    DECAY_AXIS,
-    DECAY_COLUMN,
-    DECAYS,
-    NORM_NAMES,
-    PAPER,
-    QUICK,
-    Networks,
-    by_seed,
-    cosine_panel,
-    decade_slopes,
-    degree,
-    describe_config,
-    describe_failures,
-    paired_differences,
-    seeds_of,
-    select,
-)
+from nclab_papers.pan2023 import networks as trained
 
 SIGNIFICANT = 0.75
 """Degree of collapse called significant, as a share of that of a simplex, 1 + 1/(C-1)."""
@@ -50,13 +29,13 @@ FAILING_DECAY = 5e-3
 class Config:
     """Sizes of the experiment."""
 
-    networks: Networks
+    networks: trained.Networks
     layers: int = 6
     norms: tuple[Norm, ...] = ("affine", "plain", "none")
-    weight_decays: tuple[float, ...] = DECAYS
+    weight_decays: tuple[float, ...] = trained.DECAYS
 
 
-PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
+PRESETS = {"quick": Config(trained.QUICK), "paper": Config(trained.PAPER)}
 
 
 def run(
@@ -71,15 +50,15 @@ def run(
         norms=config.norms,
         weight_decays=config.weight_decays,
     )
-    return {"config": describe_config(config, seeds), "rows": rows}
+    return {"config": trained.describe_config(config, seeds), "rows": rows}
 
 
 def tables(numbers: Numbers) -> list[Table]:
     """Return cosines and norms by kind of batch norm and weight decay."""
-    keys = (Column("norm", "norm", names=NORM_NAMES), DECAY_COLUMN)
+    keys = (Column("norm", "norm", names=trained.NORM_NAMES), trained.DECAY_COLUMN)
     columns = (
-        ACCURACY_COLUMN,
-        *COSINE_COLUMNS,
+        trained.ACCURACY_COLUMN,
+        *trained.COSINE_COLUMNS,
         Column("α", "alpha", ".2f"),
         Column("β", "beta", ".2f"),
     )
@@ -90,8 +69,10 @@ def pictures(numbers: Numbers) -> list[Picture]:
     """Return cosines against weight decay for each kind of batch norm."""
     rows, classes = numbers["rows"], int(numbers["config"]["classes"])
     panels = [
-        cosine_panel(name, [row for row in rows if row["norm"] == norm], classes, **DECAY_AXIS)
-        for norm, name in NORM_NAMES.items()
+        trained.cosine_panel(
+            name, [row for row in rows if row["norm"] == norm], classes, **trained.DECAY_AXIS
+        )
+        for norm, name in trained.NORM_NAMES.items()
     ]
     return [
         Picture(
@@ -100,7 +81,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
             (panels[0]._replace(y_label="cosine similarity"), *panels[1:]),
             3,
             "Figure 3.1 of the thesis, with weight decay on a logarithmic axis. "
-            f"{SEED_CAPTION}{describe_failures(rows)}",
+            f"{trained.line_caption(rows)}",
         )
     ]
 
@@ -158,21 +139,23 @@ def only_affine(numbers: Numbers) -> Finding:
     full = 1 + 1 / (int(numbers["config"]["classes"]) - 1)
     rows = numbers["rows"]
     reached, without, at_smallest = {}, {}, {}
-    for seed in seeds_of(rows):
-        affine = select(rows, seed=seed, norm="affine")
-        others = [row for norm in ("plain", "none") for row in select(rows, seed=seed, norm=norm)]
+    for seed in trained.seeds_of(rows):
+        affine = trained.select(rows, seed=seed, norm="affine")
+        others = [
+            row for norm in ("plain", "none") for row in trained.select(rows, seed=seed, norm=norm)
+        ]
         if affine:
-            reached[seed] = max(map(degree, affine)) / full - SIGNIFICANT
+            reached[seed] = max(map(trained.degree, affine)) / full - SIGNIFICANT
         if others:
-            without[seed] = SIGNIFICANT - max(map(degree, others)) / full
+            without[seed] = SIGNIFICANT - max(map(trained.degree, others)) / full
         if affine and affine[0]["weight_decay"] == min(row["weight_decay"] for row in rows):
-            at_smallest[seed] = SIGNIFICANT - degree(affine[0]) / full
+            at_smallest[seed] = SIGNIFICANT - trained.degree(affine[0]) / full
     parts = [
         Part("largest with affine batch norm, above 3/4", reached),
         Part("largest without affine batch norm, below 3/4", without),
         Part("affine at the smallest weight decay, below 3/4", at_smallest),
     ]
-    return judge_effects(parts, margin=COSINE_MARGIN, unit="of a simplex")
+    return judge_effects(parts, margin=trained.COSINE_MARGIN, unit="of a simplex")
 
 
 @claimed(
@@ -190,16 +173,17 @@ def grows(numbers: Numbers) -> Finding:
     """
     rows = numbers["rows"]
     affine = {
-        decay: by_seed(rows, degree, norm="affine", weight_decay=decay) for decay in _decays(rows)
+        decay: trained.by_seed(rows, trained.degree, norm="affine", weight_decay=decay)
+        for decay in _decays(rows)
     }
     parts = [
         Part(
             f"weight decay {before:g} to {after:g}",
-            paired_differences(affine[after], affine[before]),
+            trained.paired_differences(affine[after], affine[before]),
         )
         for before, after in pairwise(affine)
     ]
-    return judge_effects(parts, margin=COSINE_MARGIN, where_converged=True)
+    return judge_effects(parts, margin=trained.COSINE_MARGIN, where_converged=True)
 
 
 @claimed(
@@ -215,10 +199,11 @@ def affine_above_plain(numbers: Numbers) -> Finding:
     parts = []
     for decay in _decays(rows):
         affine, plain = (
-            by_seed(rows, degree, norm=norm, weight_decay=decay) for norm in ("affine", "plain")
+            trained.by_seed(rows, trained.degree, norm=norm, weight_decay=decay)
+            for norm in ("affine", "plain")
         )
-        parts.append(Part(f"weight decay {decay:g}", paired_differences(affine, plain)))
-    return judge_effects(parts, margin=COSINE_MARGIN)
+        parts.append(Part(f"weight decay {decay:g}", trained.paired_differences(affine, plain)))
+    return judge_effects(parts, margin=trained.COSINE_MARGIN)
 
 
 @claimed(
@@ -230,9 +215,9 @@ def affine_above_plain(numbers: Numbers) -> Finding:
 )
 def falls_without_norm(numbers: Numbers) -> Finding:
     """Judge the negative slope of collapse over the logarithm of weight decay."""
-    falls = decade_slopes(numbers["rows"], degree, norm="none", sign=-1)
+    falls = trained.decade_slopes(numbers["rows"], trained.degree, norm="none", sign=-1)
     return judge_effects(
-        [Part("fall without batch norm", falls)], margin=COSINE_MARGIN, unit="a decade"
+        [Part("fall without batch norm", falls)], margin=trained.COSINE_MARGIN, unit="a decade"
     )
 
 
@@ -246,10 +231,10 @@ def falls_without_norm(numbers: Numbers) -> Finding:
 def norm_helps_decay(numbers: Numbers) -> Finding:
     """Judge the slopes of collapse over the logarithm of weight decay for both batch norms."""
     parts = [
-        Part(f"slope, {norm}", decade_slopes(numbers["rows"], degree, norm=norm))
+        Part(f"slope, {norm}", trained.decade_slopes(numbers["rows"], trained.degree, norm=norm))
         for norm in ("affine", "plain")
     ]
-    return judge_effects(parts, margin=COSINE_MARGIN, unit="a decade")
+    return judge_effects(parts, margin=trained.COSINE_MARGIN, unit="a decade")
 
 
 def _is_expected_to_fail(row: Row) -> bool:

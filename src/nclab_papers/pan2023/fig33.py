@@ -21,28 +21,8 @@ from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, group, summarise
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture
-from nclab.figures.seeds import SEED_CAPTION
 from nclab.metrics.nc4_nearest_center import effective_depth
-from nclab_papers.pan2023.networks import (
-    ACCURACY_COLOUR,
-    ACCURACY_COLUMN,
-    COSINE_LINES,
-    COSINE_MARGIN,
-    COSINE_RANGE,
-    DECAY_COLUMN,
-    DEEP_DECAYS,
-    PAPER,
-    QUICK,
-    Networks,
-    by_seed,
-    decade_slopes,
-    degree,
-    describe_config,
-    describe_failures,
-    last_layers,
-    note_skipped,
-    simplex_line,
-)
+from nclab_papers.pan2023 import networks as trained
 
 EPSILONS = (0.005, 0.01, 0.05)
 """Errors of the nearest class centre at which the effective depth is computed."""
@@ -66,13 +46,13 @@ FAILING_DECAY = 1e-2
 class Config:
     """Sizes of the experiment."""
 
-    networks: Networks
+    networks: trained.Networks
     layers: int = 15
-    weight_decays: tuple[float, ...] = DEEP_DECAYS
+    weight_decays: tuple[float, ...] = trained.DEEP_DECAYS
     epsilons: tuple[float, ...] = EPSILONS
 
 
-PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
+PRESETS = {"quick": Config(trained.QUICK), "paper": Config(trained.PAPER)}
 
 
 def run(
@@ -88,7 +68,7 @@ def run(
     )
     rows = [layer for run in runs for layer in layer_rows(out, run)]
     return {
-        "config": describe_config(config, seeds),
+        "config": trained.describe_config(config, seeds),
         "rows": rows,
         "depths": depth_rows(rows, config.epsilons),
         "runs": runs,
@@ -106,7 +86,7 @@ def layer_rows(out: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
             "min_intra": layer["min_intra"],
             "max_inter": layer["max_inter"],
         }
-        for number, layer in enumerate(last_layers(out, run), start=1)
+        for number, layer in enumerate(trained.last_layers(out, run), start=1)
     ]
 
 
@@ -138,23 +118,23 @@ def tables(numbers: Numbers) -> list[Table]:
         return Column(f"depth, ε = {error:g}", depth, ".1f")
 
     columns = (
-        ACCURACY_COLUMN,
+        trained.ACCURACY_COLUMN,
         *map(depth_column, sorted({row["epsilon"] for row in numbers["depths"]})),
         Column("last min intra", "min_intra"),
         Column("last max inter", "max_inter"),
     )
-    return [summarise("Networks", numbers["runs"], (DECAY_COLUMN,), columns)]
+    return [summarise("Networks", numbers["runs"], (trained.DECAY_COLUMN,), columns)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return metrics of every layer for each weight decay."""
     runs, classes = numbers["runs"], int(numbers["config"]["classes"])
     lines = (
-        Line("NCC accuracy", "ncc_accuracy", colour=ACCURACY_COLOUR, marker="none"),
-        *(line._replace(marker="none") for line in COSINE_LINES),
+        Line("NCC accuracy", "ncc_accuracy", colour=trained.ACCURACY_COLOUR, marker="none"),
+        *(line._replace(marker="none") for line in trained.COSINE_LINES),
     )
     panels: list[Panel] = []
-    note = SEED_CAPTION + describe_failures(runs)
+    note = trained.line_caption(runs)
     for (decay,), members in sorted(group(numbers["rows"], "weight_decay").items()):
         shown = of_converged(members, runs)
         converged = [run["converged"] for run in runs if run["weight_decay"] == decay]
@@ -169,10 +149,10 @@ def pictures(numbers: Numbers) -> list[Picture]:
                 shown,
                 "layer",
                 lines,
-                more=[simplex_line(classes, [float(row["layer"]) for row in shown])],
+                more=[trained.simplex_line(classes, [float(row["layer"]) for row in shown])],
                 x_label="layer",
                 y_label="" if len(panels) % 4 else "accuracy, cosine",
-                y_range=COSINE_RANGE,
+                y_range=trained.COSINE_RANGE,
             )
         )
     return [
@@ -218,20 +198,20 @@ def _along_layers(
     for run, layers in networks:
         values, seed = [float(value(row)) for row in layers], int(run["seed"])
         steps.setdefault(seed, []).extend(b >= a for a, b in pairwise(values))
-        rises.setdefault(seed, []).append(values[-1] - values[0] > COSINE_MARGIN)
+        rises.setdefault(seed, []).append(values[-1] - values[0] > trained.COSINE_MARGIN)
     parts = [
         Part(
             name,
-            {seed: 2 * fmean(cases) - 1 for seed, cases in by_seed.items() if cases},
-            trials=sum(map(len, by_seed.values())),
+            {seed: 2 * fmean(cases) - 1 for seed, cases in shares.items() if cases},
+            trials=sum(map(len, shares.values())),
         )
-        for name, by_seed in (
+        for name, shares in (
             ("layer-to-layer steps that do not fall", steps),
             ("networks that rise from the first to the last layer", rises),
         )
     ]
     finding = judge_effects(parts, margin=FEW_EXCEPTIONS, stated=True)
-    return note_skipped(finding, skipped)
+    return trained.note_skipped(finding, skipped)
 
 
 def _measured(numbers: Numbers, *fields: str) -> tuple[list[tuple[Row, list[Row]]], int]:
@@ -264,7 +244,9 @@ def early_layers_separate(numbers: Numbers) -> Finding:
     half = EARLY * int(numbers["config"]["layers"])
     depths = _depths_of(numbers)
     parts = [
-        Part(f"weight decay {decay:g}", by_seed(depths, early, weight_decay=decay), step=1.0)
+        Part(
+            f"weight decay {decay:g}", trained.by_seed(depths, early, weight_decay=decay), step=1.0
+        )
         for decay in sorted({run["weight_decay"] for run in numbers["runs"]} - {FAILING_DECAY})
         for early in [lambda row: half - float(row["depth"])]
     ]
@@ -305,7 +287,7 @@ gap_rises = claimed(
     "Intra minus inter rises from layer to layer, with very few exceptions.",
     "pan2023, Sec. 3.2.2 “difference between intra-class and inter-class cosine similarity”",
     code="nclab_papers.pan2023.networks.degree",
-)(partial(_along_layers, value=degree, fields=("min_intra", "max_inter")))
+)(partial(_along_layers, value=trained.degree, fields=("min_intra", "max_inter")))
 
 
 @claimed(
@@ -317,7 +299,7 @@ gap_rises = claimed(
 )
 def depth_falls(numbers: Numbers) -> Finding:
     """Judge the negative slope of the effective depth over the logarithm of weight decay."""
-    falls = decade_slopes(_depths_of(numbers), lambda row: float(row["depth"]), sign=-1)
+    falls = trained.decade_slopes(_depths_of(numbers), lambda row: float(row["depth"]), sign=-1)
     return judge_effects([Part("fall", falls)], margin=LAYER, unit="layers a decade")
 
 
@@ -342,7 +324,7 @@ def inter_positive(numbers: Numbers) -> Finding:
                 cases += len(perfect)
         name = f"weight decay {decay:g}, layers with a positive cosine"
         parts.append(Part(name, values, trials=cases, share_range=(-MANY, 1 - MANY)))
-    return note_skipped(judge_effects(parts, margin=0.0), skipped)
+    return trained.note_skipped(judge_effects(parts, margin=0.0), skipped)
 
 
 @claimed(
@@ -356,11 +338,11 @@ def inter_unstable(numbers: Numbers) -> Finding:
     """Judge how the roughness of max inter along the layers grows with weight decay."""
     networks, skipped = _measured(numbers, "max_inter")
     rough = [{**run, "roughness": roughness(layers)} for run, layers in networks if len(layers) > 2]
-    slopes = decade_slopes(rough, lambda row: float(row["roughness"]))
+    slopes = trained.decade_slopes(rough, lambda row: float(row["roughness"]))
     finding = judge_effects(
-        [Part("slope of roughness", slopes)], margin=COSINE_MARGIN, unit="a decade"
+        [Part("slope of roughness", slopes)], margin=trained.COSINE_MARGIN, unit="a decade"
     )
-    return note_skipped(finding, skipped)
+    return trained.note_skipped(finding, skipped)
 
 
 def roughness(layers: Sequence[Row]) -> float:

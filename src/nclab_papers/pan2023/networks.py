@@ -19,7 +19,7 @@ from nclab.claims.tables import Column, Row
 from nclab.engine import LOCAL, Engine
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import Panel, Series
-from nclab.figures.seeds import column, converged, failure_crosses
+from nclab.figures.seeds import SEED_CAPTION, column, converged, failure_crosses
 from nclab.records import read_run
 from nclab.records.schema import MEASUREMENT, layers_of
 from nclab.training.data.artificial import ConicHull, Teacher
@@ -277,10 +277,11 @@ def cosine_panel(title: str, rows: Sequence[Row], classes: int, *, x: str, **axi
     )
 
 
-def describe_failures(rows: Iterable[Row]) -> str:
-    """Return one sentence on the networks that did not converge; empty if all did.
+def line_caption(rows: Iterable[Row]) -> str:
+    """Return what lines over seeds show, and which networks did not converge.
 
-    >>> describe_failures([{"norm": "none", "weight_decay": 0.01, "seed": 0, "converged": False}])
+    >>> row = {"norm": "none", "weight_decay": 0.01, "seed": 0, "converged": False}
+    >>> line_caption([row]).removeprefix(SEED_CAPTION)
     ' Not converged and left out of the lines: no BN at 0.01 (1 seed).'
     """
     counts: dict[tuple[str, float], int] = {}
@@ -292,4 +293,5 @@ def describe_failures(rows: Iterable[Row]) -> str:
         f"{norm} at {decay:g} ({count} seed{'s' if count > 1 else ''})"
         for (norm, decay), count in sorted(counts.items())
     ]
-    return f" Not converged and left out of the lines: {', '.join(parts)}." if parts else ""
+    failures = f" Not converged and left out of the lines: {', '.join(parts)}." if parts else ""
+    return SEED_CAPTION + failures

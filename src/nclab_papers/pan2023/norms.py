@@ -19,21 +19,10 @@ from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture, Series
-from nclab.figures.seeds import SEED_CAPTION, converged
+from nclab.figures.seeds import converged
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.regularised import regularised_optimum
-from nclab_papers.pan2023.networks import (
-    DECAY_AXIS,
-    DECAY_COLUMN,
-    DECAYS,
-    PAPER,
-    QUICK,
-    Networks,
-    decade_slopes,
-    describe_config,
-    describe_failures,
-    last_layers,
-)
+from nclab_papers.pan2023 import networks as trained
 
 LOG_NORM = 0.01
 """Smallest slope of log10 of a norm per decade of weight decay that is of interest."""
@@ -47,12 +36,12 @@ OPTIMUM, GUARANTEED = 1, 2
 class Config:
     """Sizes of the experiment; the networks are those of figure 3.1."""
 
-    networks: Networks
+    networks: trained.Networks
     layers: int = 6
-    weight_decays: tuple[float, ...] = DECAYS
+    weight_decays: tuple[float, ...] = trained.DECAYS
 
 
-PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
+PRESETS = {"quick": Config(trained.QUICK), "paper": Config(trained.PAPER)}
 
 
 def run(
@@ -69,7 +58,7 @@ def run(
     rows = []
     for row in networks:
         optimum = regularised_optimum(config.networks.classes, row["weight_decay"])
-        layers = last_layers(out, row)
+        layers = trained.last_layers(out, row)
         rows.append(
             {
                 **row,
@@ -84,7 +73,7 @@ def run(
         regularised_optimum(config.networks.classes, float(decay)).to_dict()
         for decay in np.geomspace(low, high, POINTS)
     ]
-    return {"config": describe_config(config, seeds), "rows": rows, "optima": optima}
+    return {"config": trained.describe_config(config, seeds), "rows": rows, "optima": optima}
 
 
 def guarantee(layer: Mapping[str, Any]) -> dict[str, float | None]:
@@ -127,7 +116,7 @@ def tables(numbers: Numbers) -> list[Table]:
         Column("guaranteed, worst class", "guaranteed_min_intra"),
     )
     title = "Affine batch norm; * is the optimum of Eq. (2.1)"
-    return [summarise(title, numbers["rows"], (DECAY_COLUMN,), columns)]
+    return [summarise(title, numbers["rows"], (trained.DECAY_COLUMN,), columns)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
@@ -155,7 +144,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
                 more=[curve] if optimum else [],
                 y_label=label,
                 y_scale="log" if label == "nats" else "linear",
-                **DECAY_AXIS,
+                **trained.DECAY_AXIS,
             )
         )
     return [
@@ -165,8 +154,8 @@ def pictures(numbers: Numbers) -> list[Picture]:
             tuple(panels),
             2,
             "Networks with affine batch norm. Dashed: the optimum of the regularised layer-peeled "
-            f"objective. Intra-class cosines are averages over classes. {SEED_CAPTION}"
-            f"{describe_failures(numbers['rows'])}",
+            f"objective. Intra-class cosines are averages over classes. "
+            f"{trained.line_caption(numbers['rows'])}",
         )
     ]
 
@@ -186,7 +175,7 @@ def norms_fall(numbers: Numbers) -> Finding:
     parts = []
     for name, letter in (("alpha", "α"), ("beta", "β")):
         known = [row for row in numbers["rows"] if row[name] is not None]
-        falls = decade_slopes(known, partial(_log, name), sign=-1)
+        falls = trained.decade_slopes(known, partial(_log, name), sign=-1)
         parts.append(Part(f"fall of log10 {letter}", falls))
     return judge_effects(parts, margin=LOG_NORM, unit="a decade")
 
