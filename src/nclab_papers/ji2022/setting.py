@@ -22,7 +22,7 @@ from nclab.ulpm.flow import flow
 from nclab.ulpm.landscape import square_norm
 from nclab.ulpm.problem import Problem, log_gradient, log_loss, optimal_log_loss
 from nclab.ulpm.separation import optimal_point
-from nclab_papers.pan2023.data_sets import lowest_loss
+from nclab_papers.pan2023.loss_steps import lowest_loss
 
 EXACT = 1e-12
 """Largest error that counts as rounding."""

@@ -128,11 +128,7 @@ def _settings(networks: trained.Networks, most: int | None = None) -> tuple[Conj
     """
     return tuple(
         ConjectureSetting(
-            networks,
-            data,
-            layers,
-            decays,
-            most if (data, layers) == ("teacher", 6) else None,
+            networks, data, layers, decays, most if (data, layers) == ("teacher", 6) else None
         )
         for data in ("conic", "teacher")
         for layers, decays in ((6, trained.DECAYS), (15, trained.DEEP_DECAYS))
@@ -149,7 +145,7 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """Train the networks and return the smallest e of every seed."""
-    rows, accuracies, runs, skipped = [], [], [], 0
+    rows, runs, skipped = [], [], 0
     planned = [
         (setting, sweep)
         for setting in config.places
@@ -173,10 +169,6 @@ def run(
         skipped += len(networks) - len(complete)
         keys = {"data": setting.data, "layers": setting.layers, "seed": sweep.seeds[0]}
         rows += [{**keys, **row} for row in smallest(complete)]
-        accuracies += [
-            {**keys, "weight_decay": run["weight_decay"], "accuracy": run["accuracy"]}
-            for run in members
-        ]
     networks_config = config.places[0].networks
     depths = dict.fromkeys(str(setting.layers) for setting in config.places)
     return {
@@ -186,7 +178,6 @@ def run(
         "runs": runs,
         "rows": rows,
         "worst": worst_of_seeds(rows),
-        "accuracies": accuracies,
         "small": SMALL,
         "skipped": skipped,
     }
@@ -227,17 +218,15 @@ def smallest(networks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def worst_of_seeds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the e that a conjecture needs in each seed: the largest over weight decays."""
     keys = ("conjecture", "data", "layers", "reading", "seed")
-    return [
-        {
-            **dict(zip(keys, setting, strict=True)),
-            "smallest_e": max(row["smallest_e"] for row in members),
-        }
-        for setting, members in group(rows, *keys).items()
-    ]
+    worst = []
+    for setting, members in group(rows, *keys).items():
+        e = max(row["smallest_e"] for row in members)
+        worst.append({**dict(zip(keys, setting, strict=True)), "smallest_e": e})
+    return worst
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return the smallest e by conjecture and data, and the accuracies of all networks."""
+    """Return the smallest e by conjecture and data."""
     ordered = sorted(numbers["worst"], key=lambda row: str(row["conjecture"]))
     keys = ("conjecture", "data", "layers", "reading")
     lines = []
@@ -247,19 +236,8 @@ def tables(numbers: Numbers) -> list[Table]:
         interval = f"{ends[0]:.4f} to {ends[1]:.4f}" if ends and ends[0] < ends[1] else "–"
         by_seed = ", ".join(f"{value:.4f}" for value in values)
         lines.append((*map(str, setting), f"{fmean(values):.4f}", interval, by_seed))
-    networks = [
-        (data, str(layers), f"{decay:g}", ", ".join(f"{row['accuracy']:.4g}" for row in members))
-        for (data, layers, decay), members in group(
-            numbers["accuracies"], "data", "layers", "weight_decay"
-        ).items()
-    ]
     headings = ("conjecture", "data", "layers", "networks with", "mean e", "95 % interval")
-    return [
-        Table("Smallest e", (*headings, "e by seed"), lines),
-        Table(
-            "Training accuracy by seed", ("data", "layers", "weight decay", "accuracy"), networks
-        ),
-    ]
+    return [Table("Smallest e", (*headings, "e by seed"), lines)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
@@ -314,20 +292,13 @@ def judged(name: str, data: trained.Data, numbers: Numbers) -> Finding:
     converged networks leaves the conjecture undecided. A conjecture about every network and data
     set cannot be proved this way.
     """
-    settings = [setting for setting in numbers["config"]["places"] if setting["data"] == data]
-    choices = {
-        reading: [
-            Part(
-                f"{SMALL:g} − e, {data}, {layers} layers",
-                {
-                    seed: SMALL - e
-                    for seed, e in _smallest_e(numbers, name, data, layers, reading).items()
-                },
-            )
-            for layers in sorted({int(setting["layers"]) for setting in settings})
-        ]
-        for reading in (CONVERGED, PERFECT)
-    }
+    places = [place for place in numbers["config"]["places"] if place["data"] == data]
+    choices: dict[str, list[Part]] = {CONVERGED: [], PERFECT: []}
+    for reading, parts in choices.items():
+        for layers in sorted({int(place["layers"]) for place in places}):
+            smallest_e = _smallest_e(numbers, name, data, layers, reading)
+            room = {seed: SMALL - e for seed, e in smallest_e.items()}
+            parts.append(Part(f"{SMALL:g} − e, {data}, {layers} layers", room))
     return trained.note_skipped(judge_choices(choices, margin=0.0), int(numbers.get("skipped", 0)))
 
 

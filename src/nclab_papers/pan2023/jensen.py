@@ -16,11 +16,12 @@ from nclab.claims.statements import (
 )
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import ROUNDING, BoolArray, Inequality, vectors
-from nclab_papers.pan2023.data_sets import SIZES, numbers_with_subset
 from nclab_papers.pan2023.loss_steps import loss_strong_convexity
 
 Function = Callable[[FloatArray], FloatArray]
 
+SIZES = (2, 3, 5, 12)
+"""Numbers of elements of one data set."""
 CLASSES = (2, 10)
 """Numbers of classes in the loss on which the lemmas are tested."""
 SERIES_BELOW = 0.03
@@ -148,6 +149,26 @@ def judge_tight(numbers: Numbers) -> Finding:
     tight = "tight" if ratio >= 1 - 1e-6 else "not tight"
     evidence = f"{finding.evidence}; {tight}: the largest ratio of the sides is {ratio:.6f}"
     return Finding(finding.verdict, evidence, numbers)
+
+
+def numbers_with_subset(
+    rng: np.random.Generator, count: int, size: int
+) -> tuple[FloatArray, BoolArray]:
+    """Draw numbers (count, size) of many scales with a subset: random, the largest, or two-valued.
+
+    >>> x, chosen = numbers_with_subset(np.random.default_rng(0), 30, 5)
+    >>> x.shape, bool(chosen.any(1).all())
+    ((30, 5), True)
+    """
+    x = rng.normal(size=(count, size)) * 10 ** rng.uniform(-4, 1, size=(count, 1))
+    x += rng.normal(size=(count, 1)) * 3
+    chosen = rng.random((count, size)) < rng.uniform(0.1, 0.9, size=(count, 1))
+    chosen[np.arange(count), rng.integers(size, size=count)] = True
+    third = count // 3
+    chosen[:third] = x[:third] >= np.median(x[:third], axis=1, keepdims=True)
+    # With one value inside and another outside the subset the lemmas are tight.
+    x[-third:] = np.where(chosen[-third:], x[-third:, :1], x[-third:, 1:2])
+    return x, chosen
 
 
 def _loss(classes: int) -> Function:

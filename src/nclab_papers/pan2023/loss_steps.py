@@ -24,7 +24,49 @@ from nclab.text import number
 from nclab.theory.certificates.norms_and_loss import excess_to_leave
 from nclab.theory.layer_peeled import FloatArray, g, wrong_probability
 from nclab.theory.statements import ROUNDING, Inequality, norms, sample_losses, vectors
-from nclab_papers.pan2023.data_sets import lowest_loss, networks
+
+
+def networks(
+    rng: np.random.Generator, count: int, num_classes: int, per_class: int, *, extra_dim: int = 1
+) -> tuple[FloatArray, FloatArray]:
+    """Draw weights (count, C, d) and features (count, C, N, d): simplex ETFs with various noise.
+
+    >>> W, H = networks(np.random.default_rng(0), 7, 4, 2)
+    >>> W.shape, H.shape
+    ((7, 4, 4), (7, 4, 2, 4))
+    """
+    dim = num_classes - 1 + extra_dim
+    frame = simplex_etf(num_classes, dim).numpy()
+    size = 10 ** rng.uniform(-0.5, 0.5, size=(count, 1, 1))
+    noise = 10 ** rng.uniform(-4, 0.5, size=(count, 1, 1))
+    W = size * (frame + noise * rng.normal(size=(count, num_classes, dim)))
+    spread = rng.normal(size=(count, num_classes, per_class, dim))
+    H = size[..., None] * (frame[:, None] + noise[..., None] * spread)
+    return W, H
+
+
+def lowest_loss(num_classes: int, dim: int, *, product: float, starts: int = 4) -> float:
+    """Return the smallest loss that a search finds for one feature per class, given alpha beta.
+
+    >>> from nclab.theory.layer_peeled import g
+    >>> bool(abs(lowest_loss(3, 2, product=2.0, starts=1) / g(2.0, 3) - 1) < 1e-6)
+    True
+    """
+    from scipy.optimize import minimize
+
+    size = math.sqrt(num_classes * product)
+
+    def loss(flat: FloatArray) -> float:
+        W, H = flat.reshape(2, num_classes, dim)
+        W, H = (size * part / np.linalg.norm(part) for part in (W, H))
+        return float(sample_losses(W, H[:, None]).mean())
+
+    rng = np.random.default_rng(0)
+    losses = (
+        minimize(loss, rng.normal(size=2 * num_classes * dim), method="L-BFGS-B").fun
+        for _ in range(starts)
+    )
+    return float(min(losses))
 
 
 def minimal_loss(weight: ArrayLike, features: ArrayLike) -> Inequality:

@@ -22,7 +22,7 @@ from nclab.statistics import ClassMoments
 from nclab.text import number
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import Inequality, norms, sample_losses, units
-from nclab_papers.pan2023.data_sets import networks
+from nclab_papers.pan2023.loss_steps import networks
 from nclab_papers.pan2023.setting import EXACT
 
 CLOUDS = {"quick": 60, "paper": 600}

@@ -45,10 +45,9 @@ from nclab.theory.statements import (
     units,
     weights_and_features,
 )
-from nclab_papers.pan2023.data_sets import SIZES, networks, vectors_around
-from nclab_papers.pan2023.jensen import gap_with_rounding, relative_exponential_gap
-from nclab_papers.pan2023.loss_steps import loss_strong_convexity
-from nclab_papers.pan2023.unit_means import pairing, unit_mean_norm
+from nclab_papers.pan2023.jensen import SIZES, gap_with_rounding, relative_exponential_gap
+from nclab_papers.pan2023.loss_steps import loss_strong_convexity, networks
+from nclab_papers.pan2023.unit_means import pairing, unit_mean_norm, vectors_around
 
 LEAST = 1e-290
 """Smallest strong convexity with a finite reciprocal."""

@@ -22,7 +22,7 @@ from nclab.text import number
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import FloatArray, g
 from nclab.theory.statements import ROUNDING, Inequality, sample_losses
-from nclab_papers.pan2023.data_sets import networks
+from nclab_papers.pan2023.loss_steps import networks
 
 EXACT = 1e-12
 """Largest deviation that counts as rounding, for numbers of order one."""

@@ -22,8 +22,7 @@ from nclab.claims.statements import (
 from nclab.text import number
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import ROUNDING, Inequality, norms, units, vectors
-from nclab_papers.pan2023.data_sets import SIZES, vectors_around
-from nclab_papers.pan2023.jensen import hand_error, judge_tight
+from nclab_papers.pan2023.jensen import SIZES, hand_error, judge_tight
 
 
 class Pairing(NamedTuple):
@@ -234,6 +233,29 @@ def _cosine(data: Pairing, ratio: FloatArray) -> Inequality:
         right = data.inner / product + 4 * np.cbrt(np.maximum(1 - ratio, 0.0))
     tolerance = ROUNDING / np.maximum(data.unit_mean_norm, ROUNDING)
     return Inequality(left, "<=", right, applies, tolerance)
+
+
+def vectors_around(
+    rng: np.random.Generator, count: int, size: int, dim: int = 3
+) -> tuple[FloatArray, FloatArray]:
+    """Draw a vector (count, dim) and features (count, size, dim) that mostly point along it.
+
+    In a third of the data sets a few short features are reversed, which is the worst case of the
+    lemmas on mean unit features.
+
+    >>> u, v = vectors_around(np.random.default_rng(0), 30, 5)
+    >>> u.shape, v.shape
+    ((30, 3), (30, 5, 3))
+    """
+    u = rng.normal(size=(count, dim))
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    noise = rng.normal(size=(count, size, dim)) * 10 ** rng.uniform(-3, 0.3, size=(count, 1, 1))
+    v = (u[:, None] + noise) * 10 ** rng.uniform(-1, 1, size=(count, 1, 1))
+    v *= np.exp(rng.normal(size=(count, size, 1)) * rng.uniform(0, 1, size=(count, 1, 1)))
+    third = count // 3
+    is_reversed = rng.random((third, size, 1)) < 0.2
+    v[-third:] = np.where(is_reversed, -1e-3 * v[-third:], v[-third:])
+    return u * 10 ** rng.uniform(-1, 1, size=(count, 1)), v
 
 
 @statement(

@@ -8,7 +8,7 @@ import pytest
 
 from nclab.theory.layer_peeled import FloatArray
 from nclab_papers.pan2023 import near_optimum as steps
-from nclab_papers.pan2023.data_sets import networks
+from nclab_papers.pan2023.loss_steps import networks
 
 
 def bend(x: float, classes: int) -> float:
