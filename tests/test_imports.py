@@ -59,7 +59,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
         "theory",
         "training.data",
-        "training.fleet",
         "training.sweep",
         "ulpm",
     },

@@ -1,24 +1,15 @@
-"""Entry point of the `nclab` command and of `python -m nclab`; Ctrl-C prints one line."""
+"""Entry point of the `nclab` command and of `python -m nclab`."""
 
-import os
-import signal
-from typing import Any
-
-
-def _stop_at_once(*_: Any) -> None:
-    """Exit at Ctrl-C while modules are imported, when there is nothing to clean up."""
-    os.write(2, b"nclab: Stopped.\n")
-    os._exit(128 + signal.SIGINT)
+import sys
 
 
 def run() -> None:
-    """Import the command line and run it."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # keep any other handler of the parent process
-        signal.signal(signal.SIGINT, _stop_at_once)
-    from nclab.cli.main import run as command
-
-    signal.signal(signal.SIGINT, before)
+    """Import the command line and run it; Ctrl-C during the imports prints one line."""
+    try:
+        from nclab.cli.main import run as command
+    except KeyboardInterrupt:
+        print("nclab: Stopped.", file=sys.stderr)  # noqa: T201
+        sys.exit(130)
     command()
 
 

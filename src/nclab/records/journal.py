@@ -235,7 +235,7 @@ class JournalReader:
         `heartbeat` is the content of `state.json`, which knows where the writer ended.
         """
         if self.lines == 0:
-            return "its journal has no complete line"
+            return "its journal is missing or has no complete line"
         if self.torn is not None:
             return f"its last line is incomplete, from byte {self.torn} on"
         length = heartbeat.get("journal_length")
