@@ -194,7 +194,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
 def mean_by_seed(numbers: Numbers, value: Value, **match: Any) -> dict[int, float]:
     """Return the mean of a value over the networks of a seed with imbalance 10 or more."""
     large = tuple(ratio for ratio in numbers["config"]["imbalances"] if ratio >= LARGE)
-    rows = study.having(study.as_rows(numbers), imbalance=large, **match)
+    rows = study.as_rows(numbers, imbalance=large, **match)
     return study.averaged(study.by_cell(rows, value, "imbalance", "weight_decay"))
 
 

@@ -74,9 +74,8 @@ def _margin_bound(preset: str) -> Numbers:
     for size in SIZES:
         problem = Problem(*size)
         best = optimal_point(problem)
-        frames.append(
-            smallest_margin(problem, best) / largest_margin(problem, float((best**2).sum()))
-        )
+        largest = largest_margin(problem, float((best**2).sum()))
+        frames.append(smallest_margin(problem, best) / largest)
         for _ in range(draws(preset) // 40):
             theta = best + 10 ** rng.uniform(-4, 0.5) * rng.normal(size=problem.shape)
             margins.append(smallest_margin(problem, theta))
@@ -85,11 +84,7 @@ def _margin_bound(preset: str) -> Numbers:
         measured = quantities(problem, solved)
         nearest += [measured[name] for name in QUANTITIES]
     both = Inequality(np.array(margins), "<=", np.array(bounds))
-    return {
-        **tally(both),
-        "frame_ratio": min(frames),
-        "collapse_error": max_abs(nearest),
-    }
+    return {**tally(both), "frame_ratio": min(frames), "collapse_error": max_abs(nearest)}
 
 
 @claim(
@@ -159,9 +154,6 @@ def maximise_margin(problem: Problem, *, radius: float, seed: int) -> tuple[floa
     """Return the largest margin in a ball and its point, by sequential quadratic programming.
 
     The method does not use problem (5), the separation problem.
-
-    >>> round(maximise_margin(Problem(2, 1, 1), radius=2.0, seed=0)[0], 6)
-    2.0
     """
     from scipy.optimize import minimize
 
@@ -238,11 +230,8 @@ def _optimum(preset: str) -> Numbers:
     rows = []
     for size in SIZES:
         problem = Problem(*size)
-        multipliers = np.where(
-            np.isinf(pair_margins(problem, np.zeros(problem.shape))),
-            0.0,
-            optimal_multiplier(problem),
-        )
+        no_pair = np.isinf(pair_margins(problem, np.zeros(problem.shape)))
+        multipliers = np.where(no_pair, 0.0, optimal_multiplier(problem))
         exact = certify(problem, optimal_point(problem, seed=0), multipliers)
         for seed in range(SEEDS[preset]):
             solution = solve_separation(problem, seed=seed)

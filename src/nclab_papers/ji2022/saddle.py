@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -196,13 +197,10 @@ def family_change(scale: float, beta: float) -> float:
 
 def _multipliers(preset: str) -> Numbers:
     """Certify the point with the multipliers (8) at margin 1."""
-    problem = example_problem()
-    certificate = certify(problem, example_point(math.sqrt(0.5)), example_multipliers())
-    return {
-        "residual": certificate.residual,
-        "gap": certificate.gap,
-        "smallest": 0.0 + example_multipliers().min(),
-    }
+    multipliers = example_multipliers()
+    certificate = certify(example_problem(), example_point(math.sqrt(0.5)), multipliers)
+    numbers = {"residual": certificate.residual, "gap": certificate.gap}
+    return {**numbers, "smallest": float(multipliers.min())}
 
 
 @claim(
@@ -313,18 +311,12 @@ def _family(preset: str) -> Numbers:
         logits = matrix @ matrix
         return float(np.sum(np.log(np.exp(logits - np.diag(logits)).sum(0))))
 
-    return {
-        "rows": [
-            {
-                "scale": scale,
-                "beta": beta,
-                "change": family_change(scale, beta),
-                "by_hand": loss(scale, beta) - loss(scale, 0.0),
-            }
-            for scale in SCALES
-            for beta in BETAS
-        ]
-    }
+    rows = []
+    for scale, beta in product(SCALES, BETAS):
+        by_hand = loss(scale, beta) - loss(scale, 0.0)
+        change = family_change(scale, beta)
+        rows.append({"scale": scale, "beta": beta, "change": change, "by_hand": by_hand})
+    return {"rows": rows}
 
 
 @claim(
@@ -423,9 +415,8 @@ def example_3_1_noise(numbers: Numbers) -> Finding:
     The seed with the smallest margin counts. Otherwise, noise in every coordinate must reach it.
     """
     stochastic = {
-        "off_ray": min(_ends(numbers, "stochastic", "off_ray")),
-        "off_plane": max(_ends(numbers, "stochastic", "off_plane")),
-        "normalised_margin": min(_ends(numbers, "stochastic", "normalised_margin")),
+        name: choose(_ends(numbers, "stochastic", name))
+        for name, choose in (("off_ray", min), ("off_plane", max), ("normalised_margin", min))
     }
     left = min(_ends(numbers, "noisy", "off_plane"))
     end = min(_ends(numbers, "settled", "normalised_margin"))
@@ -437,9 +428,5 @@ def example_3_1_noise(numbers: Numbers) -> Finding:
         f"(distance {number(left)}), and descent from there ends at {end:.4f}"
     )
     decisive = {"stochastic": stochastic, "noisy_off_plane": left, "settled_normalised_margin": end}
-    return holds_if(
-        stochastic["normalised_margin"] > OPTIMAL_MARGIN,
-        evidence,
-        decisive,
-        corrected=end > OPTIMAL_MARGIN,
-    )
+    reached = stochastic["normalised_margin"] > OPTIMAL_MARGIN
+    return holds_if(reached, evidence, decisive, corrected=end > OPTIMAL_MARGIN)

@@ -46,14 +46,15 @@ def as_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def as_rows(numbers: Numbers) -> list[Row]:
-    """Return the networks of an experiment as rows.
+def as_rows(numbers: Numbers, **match: Any) -> list[Row]:
+    """Return the networks of an experiment as rows, those that `having` selects.
 
     >>> as_rows({"networks": {"seed": [0, 1], "nc1": [0.5, None]}})
     [{'seed': 0, 'nc1': 0.5}, {'seed': 1, 'nc1': None}]
     """
     columns = numbers["networks"]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return having(rows, **match)
 
 
 def counts(row: Row) -> bool:
@@ -100,14 +101,9 @@ def by_cell(rows: Iterable[Row], value: Value, *keys: str) -> Cells:
     """Return the value of every network that counts and has one, by seed and the other keys."""
     cells: Cells = {}
     for row in rows:
-        if counts(row):
-            cell = (int(row["seed"]), *(row[key] for key in keys))
-            if cell in cells:
-                names = ", ".join(("seed", *keys))
-                raise ValueError(f"Expected one network per {names}; got two at {cell}.")
-            measured = value(row)
-            if measured is not None:
-                cells[cell] = measured
+        measured = value(row) if counts(row) else None
+        if measured is not None:
+            cells[int(row["seed"]), *(row[key] for key in keys)] = measured
     return cells
 
 

@@ -249,7 +249,7 @@ study_claim = study.claims_about("sukenik2024_depth")
 def deep(numbers: Numbers, least: int, **match: Any) -> list[Row]:
     """Return the runs with at least this many maps."""
     layers = tuple(n for n in numbers["config"]["layers"] if n >= least)
-    return study.having(study.as_rows(numbers), layers=layers, **match)
+    return study.as_rows(numbers, layers=layers, **match)
 
 
 def above_half(event: str, rows: Sequence[Row], happened: Any) -> Part:

@@ -175,7 +175,7 @@ study_claim = study.claims_about("zhao2026_optimizers")
 
 def decade_slopes(numbers: Numbers, name: str, column: str, at: Sequence[float]) -> study.BySeed:
     """Return the slope of a base-10 logarithm per factor of ten of the weight decay."""
-    rows = study.having(study.as_rows(numbers), optimizer=name)
+    rows = study.as_rows(numbers, optimizer=name)
     return study.slopes(rows, study.log10(column), along="weight_decay", at=at, keys=CELL)
 
 
@@ -320,7 +320,7 @@ def adamw_matched(numbers: Numbers) -> Finding:
 )
 def centred_and_raw(numbers: Numbers) -> Finding:
     """Require that NC3 is larger with raw class means than with centred class means."""
-    rows = study.having(study.as_rows(numbers), optimizer="adamw", weight_decay=1.0)
+    rows = study.as_rows(numbers, optimizer="adamw", weight_decay=1.0)
     raw, centred = (
         study.by_cell(rows, study.log10(column), *CELL) for column in ("raw_nc3", "nc3")
     )
@@ -336,7 +336,7 @@ def centred_and_raw(numbers: Numbers) -> Finding:
 )
 def parity(numbers: Numbers) -> Finding:
     """Require that NC0 of AdamW at weight decay 3 is larger for odd numbers of classes."""
-    rows = study.having(study.as_rows(numbers), optimizer="adamw", weight_decay=3.0)
+    rows = study.as_rows(numbers, optimizer="adamw", weight_decay=3.0)
     cells = study.by_cell(rows, study.column("nc0"), "rate", "data", "classes")
     every = [int(classes) for classes in numbers["config"]["classes"]]
     odd, even = ([classes for classes in every if classes % 2 == parity] for parity in (1, 0))

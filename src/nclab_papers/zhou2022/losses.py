@@ -266,7 +266,7 @@ def gap_of_the_target(numbers: Numbers) -> Finding:
     """Require that log10 of the logit gap is within 0.1 of its prediction, for each loss."""
     parts = []
     for loss, label in LOSSES.items():
-        errors = study.by_cell(study.having(study.as_rows(numbers), loss=loss), gap_error, *CELL)
+        errors = study.by_cell(study.as_rows(numbers, loss=loss), gap_error, *CELL)
         closeness = {cell: 0.1 - abs(error) for cell, error in errors.items()}
         parts.append(Part(label, study.averaged(closeness)))
     return judge_effects(parts, margin=0.0)
