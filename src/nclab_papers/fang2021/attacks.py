@@ -44,7 +44,7 @@ def imbalance() -> Numbers:
 
 ATTACKS = Attacks(
     verdicts={
-        "fang2021/minority-threshold": ("holds", "the optimality conditions of the convex program"),
+        "fang2021/minority-threshold": ("holds", "the optimality conditions of the convex program")
     },
     ideal={"fang2021_imbalance": imbalance},
     spoiled={
@@ -68,7 +68,5 @@ ATTACKS = Attacks(
         "fang2021/minority-networks": (unchanged, weakened(scaled("networks", "minority"))),
         "findings/imbalance-target": (unchanged, weakened(SCALED_DISTANCES)),
     },
-    no_code={
-        "findings/imbalance-tail-angles": "a difference that may have either sign",
-    },
+    no_code={"findings/imbalance-tail-angles": "a difference that may have either sign"},
 )

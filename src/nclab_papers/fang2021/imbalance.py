@@ -113,9 +113,7 @@ def measure(trained_network: TrainedNetwork) -> dict[str, Any]:
     W, sizes = last.weight, last.moments.counts.double()
     decay = trained_network.weight_decay
     optimum = target(
-        counts=sizes,
-        weight_decay=(decay * last.decays[0], decay * last.decays[1]),
-        bias=decay,
+        counts=sizes, weight_decay=(decay * last.decays[0], decay * last.decays[1]), bias=decay
     )
     gram = W @ W.T
     etf = torch.eye(len(W), dtype=torch.float64) - 1 / len(W)

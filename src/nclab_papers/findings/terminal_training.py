@@ -349,13 +349,7 @@ def _survivors(
 
 
 def noisy_accuracy(
-    model: Model,
-    inputs: Tensor,
-    labels: Tensor,
-    *,
-    size: float,
-    seed: int,
-    box: Box = EVERYTHING,
+    model: Model, inputs: Tensor, labels: Tensor, *, size: float, seed: int, box: Box = EVERYTHING
 ) -> float:
     """Return the share of samples that are correct with normal noise on every coordinate.
 

@@ -32,10 +32,7 @@ class Config:
     """Standard deviation of nearly collapsed features, relative to the norm of their means."""
 
 
-PRESETS = {
-    "quick": Config(),
-    "paper": Config(NetworkConfig(samples=10_000, width=300)),
-}
+PRESETS = {"quick": Config(), "paper": Config(NetworkConfig(samples=10_000, width=300))}
 
 
 @one_thread()

@@ -81,10 +81,7 @@ def ahead_after(steps: int) -> Case:
         early = level | {"margin": 0.0}
         rows = [{"step": step, **(early if step < steps else level)} for step in range(30)]
         count = steps_to_level({"descent": [level], "normalised": rows})
-        return {
-            **numbers,
-            "per_seed": [{"seed": seed, "steps_to_level": count} for seed in SEEDS],
-        }
+        return {**numbers, "per_seed": [{"seed": seed, "steps_to_level": count} for seed in SEEDS]}
 
     return case
 

@@ -38,13 +38,7 @@ from nclab_papers.ji2022.vgg_training import (
 
 QUICK = Config()
 FULL = Config(
-    images=60_000,
-    width=1.0,
-    epochs=500,
-    batch=128,
-    rate=0.01,
-    checkpoint_every=5,
-    device="auto",
+    images=60_000, width=1.0, epochs=500, batch=128, rate=0.01, checkpoint_every=5, device="auto"
 )
 PRESETS = {
     "quick": replace(QUICK, images=500),

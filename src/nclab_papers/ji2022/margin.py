@@ -8,13 +8,7 @@ from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import draws, holds_if, judge_statement, max_abs, tally
 from nclab.text import number
 from nclab.theory.statements import Inequality
-from nclab.ulpm.problem import (
-    Array,
-    Problem,
-    largest_margin,
-    pair_margins,
-    smallest_margin,
-)
+from nclab.ulpm.problem import Array, Problem, largest_margin, pair_margins, smallest_margin
 from nclab.ulpm.separation import (
     certify,
     optimal_multiplier,

@@ -47,9 +47,7 @@ LOW_RANK = "sukenik2024/descent-finds-low-rank"
 HIGH_RANK = change_where("networks", "rank", 6, kind="relu")
 AT_THE_ETF = change_where("networks", "objective", 1.0, kind="linear")
 ATTACKS = Attacks(
-    verdicts={
-        "sukenik2024/low-rank-beats-collapse": ("holds", "both networks are written down"),
-    },
+    verdicts={"sukenik2024/low-rank-beats-collapse": ("holds", "both networks are written down")},
     ideal={"sukenik2024_depth": depth},
     spoiled={
         "sukenik2024/low-rank-beats-collapse": put("rows.0.graph", 0.03),

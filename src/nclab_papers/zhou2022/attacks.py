@@ -32,9 +32,7 @@ def losses() -> Numbers:
 
 
 ATTACKS = Attacks(
-    verdicts={
-        "findings/losses-smoothing-is-decay": ("holds", "calculus"),
-    },
+    verdicts={"findings/losses-smoothing-is-decay": ("holds", "calculus")},
     ideal={"zhou2022_losses": losses},
     spoiled={
         "findings/losses-smoothing-is-decay": put("rows.0.found", 3.0),
