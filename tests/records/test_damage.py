@@ -91,7 +91,6 @@ def test_a_forked_child_and_a_second_writer_are_refused(tmp_path: Path) -> None:
     import os
 
     run = start(tmp_path)
-    (tmp_path / "lock").unlink()
     with pytest.raises(RecordError, match="in use by process"):
         start(tmp_path)
     child = os.fork()

@@ -11,7 +11,7 @@ import time
 import warnings
 import weakref
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -299,9 +299,9 @@ class JournalWriter:
     def __init__(self, folder: Path, identity: str | None = None) -> None:
         self.path = folder / JOURNAL
         self._refusal: str | None = None
-        # The journal is locked as well, because the file "lock" may have been removed.
-        self._lock = Lock(self.path)
-        self._descriptor = self._lock.descriptor
+        self._process = os.getpid()
+        with translate_os_errors("write", self.path, RecordError):
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             reader = JournalReader(folder)
             with translate_os_errors("read", self.path, RecordError):
@@ -325,7 +325,7 @@ class JournalWriter:
                 message = f"The end of {self.path} is damaged; {removed} removed."
                 warnings.warn(message, NclabWarning, stacklevel=4)
             if self.damage is None:  # cut off what a kill or a power failure left at the end
-                self._truncate(self.length)
+                self._change(os.ftruncate, self.length)
                 if is_new or self.length == 0:
                     self.cut(0)
         except BaseException:
@@ -370,9 +370,13 @@ class JournalWriter:
 
     def flush(self) -> None:
         """Wait until all lines are on the disk."""
+        self._change(os.fsync)
+
+    def _change(self, call: Callable[..., object], *arguments: int) -> None:
+        """Call a function of the system; after an error, refuse all further writes."""
         self._require_writable()
         try:
-            os.fsync(self._descriptor)
+            call(self._descriptor, *arguments)
         except OSError as error:
             raise self._fail(error) from error
 
@@ -380,7 +384,7 @@ class JournalWriter:
         """Raise after an error of the disk, when its content is unknown, and in forked children."""
         if self._refusal:
             raise RecordError(self._refusal)
-        if self._lock.descriptor < 0:
+        if self._descriptor < 0 or self._process != os.getpid():
             raise RecordError(
                 f"Expected the process that opened {self.path}, got a forked copy of it or a "
                 "closed run. Let one process write."
@@ -396,14 +400,8 @@ class JournalWriter:
 
     def checksum_of(self, length: int) -> int | None:
         """Return the CRC-32 of the first bytes, or None if the journal is shorter."""
-        if length == self.length and self.damage is None:
-            return self.checksum
-        prefix = self._prefix(length)
+        prefix = prefix_checksum(self.path, length)
         return None if prefix is None else prefix[0]
-
-    def _prefix(self, length: int) -> tuple[int, int] | None:
-        with translate_os_errors("read", self.path, RecordError):
-            return prefix_checksum(self.path, length)
 
     def before_step(self, step: int) -> tuple[int, int]:
         """Return the bytes before the first record of a step or later, and the records after them.
@@ -426,10 +424,10 @@ class JournalWriter:
 
     def cut(self, length: int) -> None:
         """Keep the first bytes only; with 0 bytes, a new journal begins."""
-        prefix = self._prefix(length)
+        prefix = prefix_checksum(self.path, length)
         if prefix is None:
             raise RecordError(f"Expected {length} bytes in {self.path}, got fewer.")
-        self._truncate(length)
+        self._change(os.ftruncate, length)
         self.length, (self.checksum, self._lines) = length, prefix
         self.damage, self._last_line = None, b""
         if length == 0:
@@ -442,14 +440,9 @@ class JournalWriter:
 
     def close(self) -> None:
         """Close the file; a second call has no effect."""
-        self._lock.close()
-
-    def _truncate(self, length: int) -> None:
-        self._require_writable()
-        try:
-            os.ftruncate(self._descriptor, length)
-        except OSError as error:
-            raise self._fail(error) from error
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def damage_message(self) -> str:
         """Return the error message for a journal with a damaged line in the middle."""
@@ -462,42 +455,38 @@ class JournalWriter:
 
 
 class Lock:
-    """A file that this process has open and locked until `close`."""
+    """Exclusive lock on a run, held by this process until `close`."""
 
-    def __init__(self, path: Path, *, name_owner: bool = False) -> None:
-        self.descriptor = -1
-        with translate_os_errors("write", path, RecordError):
-            self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+    def __init__(self, folder: Path) -> None:
+        with translate_os_errors("write", folder / LOCK, RecordError):
+            self._descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
             try:
-                _acquire(self.descriptor, path)
-                if name_owner:
-                    os.ftruncate(self.descriptor, 0)
-                    os.write(self.descriptor, f"{os.getpid()}\n".encode())
+                self._acquire(folder)
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
             except BaseException:
                 self.close()
                 raise
         _open_locks.add(self)
 
+    def _acquire(self, folder: Path) -> None:
+        for attempt in range(_LOCK_ATTEMPTS):
+            if attempt:
+                time.sleep(_LOCK_PAUSE_SECONDS)
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+        owner = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+        raise RecordError(
+            f"Expected a run that no other process writes to, but {folder} is in use by process "
+            f"{owner if owner.isdigit() else 'unknown'}. Wait for it, or use another folder."
+        )
+
     def close(self) -> None:
-        """Close the file and release the lock; a second call has no effect."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
-
-
-def _acquire(descriptor: int, path: Path) -> None:
-    """Lock an open file, or raise an error that names the process that holds the lock."""
-    for attempt in range(_LOCK_ATTEMPTS):
-        if attempt:
-            time.sleep(_LOCK_PAUSE_SECONDS)
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-    owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-    raise RecordError(
-        f"Expected a run that no other process writes to, but {path.parent} is in use by process "
-        f"{owner if owner.isdigit() else 'unknown'}. Wait for it, or use another folder."
-    )
+        """Release the lock; a second call has no effect."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def is_locked(folder: Path, *, root: Path | None = None) -> bool:
@@ -505,7 +494,7 @@ def is_locked(folder: Path, *, root: Path | None = None) -> bool:
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> lock = Lock(folder / LOCK)
+    >>> lock = Lock(folder)
     >>> before = is_locked(folder)
     >>> lock.close()
     >>> before, is_locked(folder)

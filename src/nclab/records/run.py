@@ -19,7 +19,7 @@ from nclab.files import (
     write_whole,
 )
 from nclab.records.encoding import require_json, to_json
-from nclab.records.journal import JOURNAL, LOCK, JournalWriter, Lock
+from nclab.records.journal import JOURNAL, JournalWriter, Lock
 from nclab.records.manifest import (
     CHECKPOINTS,
     MANIFEST,
@@ -80,7 +80,7 @@ def open_run(
         backend=backend,
     )
     wanted = replace(wanted, identity=identity_of(kind, wanted.config, seed))
-    lock = Lock(path / LOCK, name_owner=True)
+    lock = Lock(path)
     try:
         remove_leftovers(path, (MANIFEST, STATE))
         remove_leftovers(path / CHECKPOINTS, ("step-*.safetensors",))

@@ -177,6 +177,6 @@ def _fits(checkpoint: Checkpoint, reader: JournalReader, root: Path) -> bool:
         return False
     try:
         prefix = prefix_checksum(reader.path, checkpoint.journal_length, root=root)
-    except OSError:
+    except RecordError:
         return False
     return prefix is not None and prefix[0] == checkpoint.journal_checksum
