@@ -128,8 +128,8 @@ def test_a_temperature_is_measured(ending: str) -> None:
     report = nclab.measure(model, BATCHES)
     assert report.classifier == "head"
     assert report.remarks == (
-        "the model's output is not the result of head but 0.1429 × head: weight and bias are "
-        "measured with these changes",
+        "the model's output is 0.1429 × the result of head: weight and bias are measured with this "
+        "factor",
     )
     with torch.no_grad():
         features, head = model.body(X), model.head

@@ -1,7 +1,8 @@
 """Tests that a measurement changes neither the model, nor the loader, nor random states."""
 
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from nclab.features.evaluation import evaluating, unwrap
 X = torch.randn(60, 6, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(60) % 3
 DATA = TensorDataset(X, Y)
+BATCHES = [(X[start : start + 10], Y[start : start + 10]) for start in range(0, 60, 10)]
 
 
 class Noisy(nn.Module):
@@ -221,3 +223,66 @@ def test_unwrap() -> None:
     assert compiled is not inner
     assert unwrap(compiled) is inner
     assert unwrap(nn.DataParallel(nn.DataParallel(compiled))) is inner
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
+
+
+def in_threads(*functions: Callable[[], Any]) -> list[Any]:
+    """Run each function in a thread; return the results or the errors."""
+    results: list[Any] = [None] * len(functions)
+
+    def run(index: int) -> None:
+        try:
+            results[index] = functions[index]()
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            results[index] = error
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(functions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return results
+
+
+def test_parallel_measurements_of_a_model_agree() -> None:
+    model = network()
+    alone = nclab.measure(model, BATCHES).last
+    model.train()
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()  # type: ignore[index]  # noqa: NPY002
+    hooks = [len(module._forward_hooks) for module in model.modules()]
+
+    def many() -> list[float | None]:
+        return [nclab.measure(model, BATCHES).last.nc1_trace_ratio for _ in range(6)]
+
+    for values in in_threads(many, many, many):
+        assert values == [alone.nc1_trace_ratio] * 6
+    assert all(module.training for module in model.modules())
+    assert [len(module._forward_hooks) for module in model.modules()] == hooks
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert random.getstate() == states[1]
+    assert np.array_equal(np.random.get_state()[1], states[2])  # type: ignore[index]  # noqa: NPY002
+
+
+def test_one_measurement_waits_for_another() -> None:
+    """Count the measurements that read batches at the same time."""
+    model, active, largest = network(), [0], [0]
+
+    def watched() -> Iterator[tuple[Tensor, Tensor]]:
+        active[0] += 1
+        largest[0] = max(largest[0], active[0])
+        for batch in BATCHES:
+            threading.Event().wait(0.005)
+            yield batch
+        active[0] -= 1
+
+    class Loader:
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            return watched()
+
+    in_threads(*[lambda: nclab.measure(model, Loader())] * 3)
+    assert largest == [1]

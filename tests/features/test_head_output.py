@@ -98,25 +98,6 @@ USES: dict[str, tuple[Finish, Hand]] = {
         lambda m, h, mask: m.head(h[:, 0]) / m.t,
         lambda m, h, mask: (h[:, 0], m.head.weight / m.t, m.head.bias / m.t),
     ),
-    "an offset": (
-        lambda m, h, mask: m.head(h[:, 0]) + m.c,
-        lambda m, h, mask: (h[:, 0], m.head.weight, m.head.bias + m.c),
-    ),
-    "a constant offset": (
-        lambda m, h, mask: m.head(h[:, 0]) + torch.tensor([1.0, 2.0, -4.0]),
-        lambda m, h, mask: (
-            *(h[:, 0], m.head.weight),
-            m.head.bias + torch.tensor([1.0, 2.0, -4.0]),
-        ),
-    ),
-    "a sum of two": (
-        lambda m, h, mask: (lambda first: (m.head(first) + m.other(first)) / 2)(h[:, 0]),
-        lambda m, h, mask: (
-            h[:, 0],
-            (m.head.weight + m.other.weight) / 2,
-            (m.head.bias + m.other.bias) / 2,
-        ),
-    ),
 }
 
 
@@ -285,23 +266,3 @@ def test_tied_weights_with_the_classes_second() -> None:
         loss = functional.cross_entropy(model(X), labels)
     assert report.last.loss == pytest.approx(float(loss), rel=1e-10)
     assert report.classifier == "emb.weight"
-
-
-def test_a_sum_over_two_layers_raises() -> None:
-    model = Tokens(lambda m, h, mask: m.head(h[:, 0]) + m.other(h[:, 1]))
-    with pytest.raises(nclab.ModelError, match="results of head and other, which read different"):
-        nclab.measure(model, batches())
-
-
-@pytest.mark.parametrize("kind", ["module", "parameter"])
-def test_a_sum_over_positions_needs_a_fixed_number_of_positions(kind: str) -> None:
-    def finish(m: Any, h: Tensor, mask: Tensor) -> Tensor:
-        return (m.head(h) if kind == "module" else h @ m.W).sum(1)
-
-    model = Tokens(finish)
-    report = nclab.measure(model, [(X, Y)])
-    with torch.no_grad():
-        loss = functional.cross_entropy(model(X), Y)
-    assert report.last.loss == pytest.approx(float(loss), rel=1e-10)
-    with pytest.raises(nclab.ModelError, match="samples of 5 positions, these have 3"):
-        nclab.measure(model, [(X, Y), (X[:, :3], Y)])

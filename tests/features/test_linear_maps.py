@@ -10,6 +10,7 @@ from torch.nn import functional
 from torch.nn.functional import normalize
 
 import nclab
+from nclab.features.linear_maps import fit, fit_factor
 from tests.contract import assert_same
 
 CLASSES, DIM = 4, 8
@@ -407,3 +408,61 @@ def test_only_a_head_of_another_form_needs_the_first_batch_twice(
     net[0].register_forward_hook(lambda module, args, output: outputs.append(output))
     assert nclab.measure(net, BATCHES).classifier == "2"
     assert len(outputs) == passes + 1
+
+
+GENERATOR = torch.Generator().manual_seed(0)
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+ROWS = 40
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=GENERATOR, dtype=torch.float64)
+
+
+H, W, B = normal(ROWS, DIM), normal(CLASSES, DIM), normal(CLASSES)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scale", [1.0, 0.25, 30.0, 1 / 0.07, -2.0, 0.123456789])
+def test_a_factor_is_found_in_any_precision(scale: float, dtype: torch.dtype) -> None:
+    h, w, b = (part.to(dtype) for part in (H, W, B))
+    eps = torch.finfo(dtype).eps
+    near = 64 * eps if eps < 1e-5 else eps
+    for logits, bias, both in (
+        (scale * (h @ w.T), None, False),
+        (scale * (h @ w.T) + b, b, False),
+        (scale * (h @ w.T + b), b, scale != 1.0),
+    ):
+        form = fit(h, logits, w, bias)
+        assert form is not None
+        assert form.scale == pytest.approx(scale, rel=near)
+        assert (form.unit_rows, form.unit_weight, form.scaled_bias) == (False, False, both)
+        assert form.with_bias == (bias is not None)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nonlinear_maps_do_not_fit(dtype: torch.dtype) -> None:
+    h, w = H.to(dtype), W.to(dtype)
+    z = h @ w.T
+    others = {
+        "square": z.square(),
+        "bounded": 3 * (z / 3).tanh(),
+        "probabilities": z.softmax(-1),
+        "log of them": z.log_softmax(-1),
+        "another matrix": h @ (w + 0.3).T,
+        "noise": torch.randn(z.shape, generator=GENERATOR).to(dtype),
+    }
+    for name, logits in others.items():
+        assert fit_factor(z, logits) is None, name
+        if torch.finfo(dtype).eps < 1e-5:  # in half precision the plain product may fit
+            assert fit(h, logits, w, None) is None, name
+
+
+def test_too_few_or_undefined_rows_do_not_fit() -> None:
+    z = normal(2, CLASSES)
+    assert fit_factor(z, 2 * z) is None
+    assert fit_factor(normal(9, CLASSES), torch.zeros(9, CLASSES)) is None
+    assert fit_factor(normal(9, CLASSES), torch.full((9, CLASSES), torch.nan)) is None
+    assert fit_factor(normal(9, CLASSES), normal(9, CLASSES)) is None

@@ -10,13 +10,11 @@ from nclab.errors import ModelError
 from nclab.features.head_output import (
     Classifier,
     LogitSource,
-    change_remark,
     find_logit_source,
     find_parameter_head,
     given_weights,
     locate_given_head,
     source_reader,
-    summed_layers,
 )
 from nclab.features.layers import FoundLayer, input_layer
 from nclab.features.linear_maps import LinearCall, certain_linear_call, infer_linear_call
@@ -68,7 +66,7 @@ def find_classifier(
     Of several outputs, the first one counts that is the result of a call and is not read by another
     call; a remark names the others. The search prefers, in this order: `nn.Linear` and modules that
     compute the same; modules of other linear forms (`nclab.features.linear_maps`); results that the
-    model selects from, averages, scales or adds up (`nclab.features.head_output`); parameters used
+    model selects from, averages or scales (`nclab.features.head_output`); parameters used
     without a module; and, with a remark, the last linear call with the same decisions, as before a
     softmax. If `needs_tensors` is true, the tensors of the calls must have been kept. `mask` (B, T)
     is 1 for real tokens.
@@ -93,7 +91,7 @@ def find_classifier(
             others = _heads(candidates, outputs.tensors).values()
             names = ", ".join(other.call.name for other in others if other is not head)
             remark = f"of several outputs, measured that of {head.call.name}, not that of {names}"
-            return _classifier(model, calls, LogitSource((head,), index), remark if names else None)
+            return _classifier(model, calls, LogitSource(head, index), remark if names else None)
     source = find_logit_source(linear, likely, mask)
     if source is not None:
         return _classifier(model, calls, source)
@@ -105,24 +103,19 @@ def find_classifier(
         for index, output in enumerate(likely):
             if _same_decisions(call, output, mask):
                 remark = _function_remark(call)
-                return _classifier(model, calls, LogitSource((call,), index), remark)
-    raise ModelError(_not_found(linear, calls, likely))
+                return _classifier(model, calls, LogitSource(call, index), remark)
+    raise ModelError(_not_found(calls, likely))
 
 
-def _not_found(linear: list[LinearCall], calls: list[Call], outputs: Sequence[Tensor]) -> str:
+def _not_found(calls: list[Call], outputs: Sequence[Tensor]) -> str:
     types = ", ".join(sorted({type(call.module).__name__ for call in calls})) or "none"
     last = next((call for call in reversed(calls) if call.name), None)
     shapes = ", ".join(str(tuple(output.shape)) for output in outputs)
     called = "" if last is None else f"; the last one called is {last.name!r}"
-    summed = summed_layers(linear, outputs)
-    reason = (
-        f"is the sum of the results of {' and '.join(summed)}, which read different layers"
-        if summed
-        else "is not W h + b for any matrix W of the model and any h that a module reads or returns"
-    )
     return (
         f"Expected a model that ends in a linear classifier, found none among its modules "
-        f"({types}){called}; its output of shape {shapes} {reason}. "
+        f"({types}){called}; its output of shape {shapes} is not W h + b for "
+        f"any matrix W of the model and any h that a module reads or returns. "
         f"{INSTEAD}; then pass layers= the name of the layer before it."
     )
 
@@ -145,13 +138,13 @@ def _named(
     [call] = matches
     index = next((i for i, output in enumerate(outputs) if _returned(call.call, output)), None)
     if index is not None:
-        return _classifier(model, calls, LogitSource((call,), index))
+        return _classifier(model, calls, LogitSource(call, index))
     possible = outputs if _has_classes_of(call, outputs) else []
     source = find_logit_source(matches, possible, mask)
     if source is not None:
         return _classifier(model, calls, source)
     alike = [i for i, output in enumerate(possible) if _same_decisions(call, output, mask)]
-    classifier = _classifier(model, calls, LogitSource((call,), alike[0] if alike else 0))
+    classifier = _classifier(model, calls, LogitSource(call, alike[0] if alike else 0))
     if alike:
         return classifier._replace(remark=_function_remark(call))
     remark = (
@@ -187,11 +180,11 @@ def _function_remark(call: LinearCall) -> str:
 def _classifier(
     model: nn.Module, calls: list[Call], source: LogitSource, remark: str | None = None
 ) -> Classifier:
-    last = source.calls[-1]
+    last, scaled = source.call, source.factor != 1.0
     call, form = last.call, last.form
     weight, _ = form.raw()
-    direct = last.plain and len(weight) > 1 and source.change is None
-    token = source.selection == "token" and source.change is None
+    direct = last.plain and len(weight) > 1 and not scaled
+    token = source.selection == "token" and not scaled
     point = Point(call.name, "output", call.index) if direct or token else None
     token_remark = (
         f"the model selects one position of the result of {call.name}: the features are those of "
@@ -199,13 +192,17 @@ def _classifier(
         if source.selection == "token"
         else None
     )
-    changed = source.change is not None
-    change = change_remark(source) if changed else None
-    remarks = (remark, change, last.remark, token_remark)
+    factor_remark = (
+        f"the model's output is {source.factor:.4g} × the result of {call.name}: weight and bias "
+        "are measured with this factor"
+        if scaled
+        else None
+    )
+    remarks = (remark, factor_remark, last.remark, token_remark)
     return Classifier(
         call.name,
         input_layer(call, calls),
-        source_reader(source, model) if changed else form.read,
+        source_reader(source, model) if scaled else form.read,
         "; ".join(filter(None, remarks)) or None,
         form.unit_rows,
         source.selection,
@@ -213,7 +210,6 @@ def _classifier(
         point if source.selection != "mean" else None,
         last.source(),
         last.target(),
-        source.positions,
     )
 
 

@@ -10,72 +10,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from nclab.errors import ModelError
-
-
-class ThreadGuard:
-    """Lets one thread measure at a time, and never a model that another thread trains.
-
-    A measurement changes global state: modes of modules, random states, and the fused path of
-    PyTorch's transformer layers. Two measurements at once would restore each other's changes.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        """Held by the thread that measures."""
-        self._measured: nn.Module | None = None
-        self._training: dict[int, tuple[threading.Thread, nn.Module]] = {}
-        """Monitor id -> the thread that trains under this monitor, and its model."""
-
-    @contextmanager
-    def measuring(self, model: nn.Module) -> Iterator[None]:
-        """Wait for measurements of other threads; raise if another thread trains the model."""
-        with self._lock:
-            if any(_share_modules(model, other) for other in self._trained_elsewhere()):
-                raise ModelError(
-                    "Expected a model that no other thread trains, got one in an epoch that a "
-                    "Monitor watches in another thread. Measure between epochs, or measure a copy "
-                    "of the model."
-                )
-            previous, self._measured = self._measured, model
-            try:
-                yield
-            finally:
-                self._measured = previous
-
-    def begin_training(self, monitor: object, model: nn.Module) -> None:
-        """Register a training thread; wait first while another thread measures the model."""
-        if id(monitor) in self._training:
-            return
-        entry = threading.current_thread(), model
-        if self._measured is None or not _share_modules(model, self._measured):
-            self._training[id(monitor)] = entry
-            return
-        with self._lock:
-            self._training[id(monitor)] = entry
-
-    def end_training(self, monitor: object) -> None:
-        """Mark the training under this monitor as finished."""
-        self._training.pop(id(monitor), None)
-
-    def others_train(self) -> bool:
-        """Whether another thread trains; the global random state is then left alone."""
-        return bool(self._trained_elsewhere())
-
-    def _trained_elsewhere(self) -> list[nn.Module]:
-        current = threading.current_thread()
-        entries = list(self._training.values())
-        return [model for thread, model in entries if thread is not current and thread.is_alive()]
-
-
-THREADS = ThreadGuard()
-"""The guard of this process."""
-
-
-def _share_modules(first: nn.Module, second: nn.Module) -> bool:
-    """Whether two models have a module in common."""
-    ids = {id(module) for module in first.modules()}
-    return not ids.isdisjoint(id(module) for module in second.modules())
+_MEASURING = threading.RLock()
+"""Held by the thread that measures. A measurement changes global state (modes of modules, random
+states, PyTorch's fused transformer path), which two measurements at once would confuse."""
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -120,23 +57,21 @@ def evaluating(model: nn.Module, loader: Any = None) -> Iterator[None]:
 
     The states of the loader's generators are restored as well. PyTorch's fused transformer path
     and torch.compile are switched off, because they skip the hooks of inner modules and round
-    differently. While another thread trains under a Monitor, the global random states are not
-    restored, because that thread draws from them.
+    differently. One thread measures at a time; the others wait.
     """
     owners = (loader, getattr(loader, "sampler", None))
     generators = (getattr(owner, "generator", None) for owner in owners)
     set_stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
     not_compiled = nullcontext() if set_stance is None else set_stance("force_eager")
-    with THREADS.measuring(model):
+    with _MEASURING:
         states = [(g, g.get_state()) for g in generators if isinstance(g, torch.Generator)]
         fused = torch.backends.mha.get_fastpath_enabled()
         python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
         devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-        alone = not THREADS.others_train()
         try:
             # Tensors made in inference mode do not record in-place changes.
             not_inference = torch.inference_mode(False)
-            forked = torch.random.fork_rng(devices=devices, enabled=alone)
+            forked = torch.random.fork_rng(devices=devices)
             with _same_modes(model), forked, not_inference, torch.no_grad(), not_compiled:
                 torch.backends.mha.set_fastpath_enabled(False)
                 model.eval()
@@ -145,9 +80,8 @@ def evaluating(model: nn.Module, loader: Any = None) -> Iterator[None]:
             for generator, state in states:
                 generator.set_state(state)
             torch.backends.mha.set_fastpath_enabled(fused)
-            if alone:
-                random.setstate(python_state)
-                np.random.set_state(numpy_state)  # noqa: NPY002
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)  # noqa: NPY002
 
 
 @contextmanager

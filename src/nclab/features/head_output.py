@@ -1,13 +1,10 @@
 """Heads: linear maps of features that explain how a model made its output.
 
 A model may return a linear map's result unchanged, select one position of it (a token), average it
-over positions, scale and shift it, or add up several linear maps of one layer. All of these are
-linear maps of features that are selected in the same way.
+over positions, or multiply it by a factor such as an inverse temperature.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
-from operator import add
 from typing import Any, NamedTuple
 
 import torch
@@ -15,15 +12,16 @@ from torch import Tensor, nn
 
 from nclab.errors import ModelError
 from nclab.features.layers import FoundLayer, input_layer, output_layer
-from nclab.features.linear_fit import Combination, Fit, fit, fit_combination
 from nclab.features.linear_maps import (
+    Fit,
     LinearCall,
     WeightAndBias,
     binary_head,
     directions_remark,
     enclosing_modules,
-    find_offset,
     find_scale,
+    fit,
+    fit_factor,
     fit_parameters,
     is_dense,
 )
@@ -32,7 +30,6 @@ from nclab.features.pooling import (
     as_column,
     as_rows,
     binary_logits,
-    count_positions,
     is_averaged,
     select_positions,
     views,
@@ -60,131 +57,63 @@ class Classifier(NamedTuple):
     """Tensor that it read in the traced pass, until the layers are found."""
     result: Tensor | None = None
     """Tensor at `logits` in the traced pass, until the layers are found."""
-    positions: int | None = None
-    """Number of positions of each sample, if the weights hold for this number only."""
 
 
 class LogitSource(NamedTuple):
-    """Linear maps whose results, combined, are one of the model's outputs."""
+    """A linear map whose result is one of the model's outputs, perhaps times a factor."""
 
-    calls: tuple[LinearCall, ...]
+    call: LinearCall
     output: int
     selection: PositionSelection = "rows"
-    change: Combination | None = None
-    """Factors and offset of the results; None if the model returns a result unchanged."""
-    positions: int | None = None
-    """Number of positions averaged, if a factor may depend on it, as in a sum."""
+    factor: float = 1.0
 
 
 def find_logit_source(
     linear: Sequence[LinearCall], outputs: Sequence[Tensor], mask: Tensor | None
 ) -> LogitSource | None:
-    """Return the last linear map, or several maps of one layer, that make an output exactly."""
-    singles = [(call,) for call in reversed(linear)]
-    for calls in (*singles, *_groups_by_input(linear)):
+    """Return the last linear map that makes an output exactly, or up to a factor."""
+    for call in reversed(linear):
         for index, output in enumerate(outputs):
-            source = _source_of(calls, index, as_column(output), mask)
+            source = _source_of(call, index, as_column(output), mask)
             if source is not None:
                 return source
     return None
 
 
 def _source_of(
-    calls: tuple[LinearCall, ...], index: int, output: Tensor, mask: Tensor | None
+    call: LinearCall, index: int, output: Tensor, mask: Tensor | None
 ) -> LogitSource | None:
-    """Return how the results of these calls, unchanged or combined, make an output."""
-    results = [result for call in calls if (result := call.target()) is not None]
-    if len(results) < len(calls) or not all(map(_comparable, (output, *results))):
+    """Return how the result of this call becomes an output."""
+    result = call.target()
+    if result is None or result.is_meta or not (is_dense(output) and is_dense(result)):
         return None
-    if len(calls) == 1:
-        [result] = results
-        for selection, view in views(result, output, mask):
-            if _equal(view, output):
-                return LogitSource(calls, index, selection)
-        if result.ndim > 2 == output.ndim and select_positions(result, result, output) is not None:
-            return LogitSource(calls, index, "token")
-    for parts in zip(*(views(result, output, mask) for result in results), strict=True):
-        selection = parts[0][0]
-        change = fit_combination([as_rows(view) for _, view in parts], as_rows(output))
-        if change is None:
-            continue
-        if set(change.factors) == {1.0} or not is_averaged(results[0], output, selection):
-            return LogitSource(calls, index, selection, change)
-        if mask is None:  # with a mask, the factor may contain the number of real tokens
-            return LogitSource(calls, index, "mean", change, count_positions(results[0], output))
+    for selection, view in views(result, output, mask):
+        if _equal(view, output):
+            return LogitSource(call, index, selection)
+    if result.ndim > 2 == output.ndim and select_positions(result, result, output) is not None:
+        return LogitSource(call, index, "token")
+    for selection, view in views(result, output, mask):
+        factor = fit_factor(as_rows(view), as_rows(output))
+        # The factor of a mean may contain the number of positions, as in a sum.
+        if factor == 1.0 or (factor and not is_averaged(result, output, selection)):
+            return LogitSource(call, index, selection, factor)
     return None
 
 
-def summed_layers(linear: Sequence[LinearCall], outputs: Sequence[Tensor]) -> list[str]:
-    """Return the names of linear maps of different layers whose results add up to an output."""
-    for output in outputs:
-        calls = []
-        for call in linear:
-            target = call.target()
-            if target is not None and target.shape == output.shape:
-                calls.append(call)
-        inputs = {call.call.source_identity for call in calls}
-        if len(inputs) > 1 and _source_of(tuple(calls), 0, output, None) is not None:
-            return [call.call.name for call in calls]
-    return []
-
-
 def source_reader(source: LogitSource, model: nn.Module) -> Callable[[], WeightAndBias]:
-    """Return a function that reads the current (C, d) weight and (C,) bias of changed results."""
-    forms = [call.form for call in source.calls]
-    output = source.calls[-1].call.target
-    assert source.change is not None
+    """Return a function that reads the current (C, d) weight and (C,) bias, times the factor."""
+    form, output = source.call.form, source.call.call.target
     assert output is not None
     eps = torch.finfo(output.dtype).eps
-    scales: list[Callable[[], Tensor | float]] = []
-    for call, factor in zip(source.calls, source.change.factors, strict=True):
-        owners = enclosing_modules(model, call.call.name)
-        scales.append(find_scale(owners, factor, eps) if factor != 1.0 else lambda: 1.0)
-    read_offset = find_offset(model, source.change.offset, eps)
+    owners = enclosing_modules(model, source.call.call.name)
+    read_scale = find_scale(owners, source.factor, eps)
 
     def read() -> WeightAndBias:
-        weights: list[Tensor] = []
-        biases: list[Tensor] = []
-        for form, read_scale in zip(forms, scales, strict=True):
-            (weight, bias), scale = form.raw(), read_scale()
-            factor = scale.to(weight) if isinstance(scale, Tensor) else scale
-            weights.append(weight * factor)
-            biases += [] if bias is None else [bias * factor]
-        offset = read_offset()
-        if offset is not None:
-            biases.append(offset.detach().to(weights[0]))
-        return binary_head(reduce(add, weights), reduce(add, biases) if biases else None)
+        (weight, bias), scale = form.raw(), read_scale()
+        factor = scale.to(weight) if isinstance(scale, Tensor) else scale
+        return binary_head(weight * factor, None if bias is None else bias * factor)
 
     return read
-
-
-def change_remark(source: LogitSource) -> str:
-    """Return a remark on the factors, the offset and the sum of a logit source."""
-    assert source.change is not None
-    terms = [
-        call.call.name if factor == 1.0 else f"{factor:.4g} × {call.call.name}"
-        for call, factor in zip(source.calls, source.change.factors, strict=True)
-    ]
-    offset = "" if source.change.offset is None else " + an offset"
-    return (
-        f"the model's output is not the result of {source.calls[-1].call.name} but "
-        f"{' + '.join(terms)}{offset}: weight and bias are measured with these changes"
-    )
-
-
-def _groups_by_input(linear: Sequence[LinearCall]) -> list[tuple[LinearCall, ...]]:
-    """Return groups of linear maps of one input and one shape of logits, the last group first."""
-    groups: dict[tuple[Identity | None, torch.Size, bool], list[LinearCall]] = {}
-    for call in linear:
-        target = call.call.target
-        if target is not None:
-            key = call.call.source_identity, target.shape, call.form.unit_rows
-            groups.setdefault(key, []).append(call)
-    return [tuple(group) for group in reversed(groups.values()) if len(group) > 1]
-
-
-def _comparable(tensor: Tensor) -> bool:
-    return not tensor.is_meta and is_dense(tensor)
 
 
 def _equal(first: Tensor, second: Tensor) -> bool:
@@ -213,12 +142,10 @@ def find_parameter_head(
             match = fit_parameters(model, module_name, module, pair.rows, pair.logits)
             if match is None:
                 continue
-            selection, positions = pair.selection, None
             logits = as_column(outputs[pair.output])
-            if match.fit.scale != 1.0 and is_averaged(pair.tensor, logits, selection):
-                if mask is not None:
-                    continue
-                selection, positions = "mean", count_positions(pair.tensor, logits)
+            # The factor of a mean may contain the number of positions, as in a sum.
+            if match.fit.scale != 1.0 and is_averaged(pair.tensor, logits, pair.selection):
+                continue
             name = f"{module_name}.{match.parameter}".removeprefix(".")
             remark = directions_remark(name, match)
             if remark is None and match.fit.scale != 1.0 and not match.fit.unit_weight:
@@ -229,10 +156,9 @@ def find_parameter_head(
                 match.form.read,
                 remark,
                 match.fit.unit_rows,
-                selection,
+                pair.selection,
                 pair.output,
                 tensor=pair.tensor,
-                positions=positions,
             )
     return None
 

@@ -4,6 +4,7 @@ Every map has the form scale · rows · weightᵀ + bias, where rows and weight 
 norms: plain and cosine classifiers, `x @ W`, 1×1 convolutions, one logit for two classes.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,13 +14,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from nclab.features.linear_fit import Fit, fit, fit_with_offset
 from nclab.features.recorder import Call, Identity, has_only_own_hooks, is_plain_linear
 
 WeightAndBias = tuple[Tensor, Tensor | None]
 """A weight (C, d) and a bias (C,)."""
 Offset = Callable[[], Tensor | None]
 """Function that returns a current bias, or None without one."""
+TESTED_ROWS = 64
+"""Rows on which a form is compared with the observed logits."""
+FEWEST_ROWS = 3
+"""Fewest rows from which a factor can be verified."""
+NORMALIZATIONS = ((False, False), (False, True), (True, False), (True, True))
+"""Whether rows, and weights, are divided by their norms; unnormalized first."""
+
+
+class Fit(NamedTuple):
+    """A form that reproduces the logits: which sides are unit vectors, and the scale."""
+
+    unit_rows: bool = False
+    unit_weight: bool = False
+    scale: float = 1.0
+    with_bias: bool = True
+    scaled_bias: bool = False
+    """Whether the scale multiplies the bias as well."""
 
 
 @dataclass(frozen=True)
@@ -190,19 +207,29 @@ def fit_parameters(
 def _fit_with_bias(
     model: nn.Module, module: nn.Module, rows: Tensor, logits: Tensor, weight: Tensor
 ) -> tuple[Fit, Offset] | None:
-    """Return the form with a bias of the module, without a bias, or with any other offset."""
-    for name, value in _tensors_of(module):
-        if value.is_floating_point() and value.shape == logits.shape[-1:]:
-            form = fit(rows, logits, weight, getattr(module, name))
+    """Return the form with a bias of the module, without a bias, or with a bias of the model."""
+    biases = [(module, name) for name in _vectors_of(module, logits)]
+    others = [(other, name) for other in model.modules() for name in _vectors_of(other, logits)]
+    for candidates in (biases, None, others):
+        if candidates is None:
+            form = fit(rows, logits, weight, None)
+            if form is not None and not form.with_bias:
+                return form, lambda: None
+            continue
+        for owner, name in candidates:
+            form = fit(rows, logits, weight, getattr(owner, name))
             if form is not None and form.with_bias:
-                return form, partial(getattr, module, name)
-    form = fit(rows, logits, weight, None)
-    if form is not None and not form.with_bias:
-        return form, lambda: None
-    shifted = fit_with_offset(rows, logits, weight)
-    if shifted is None:
-        return None
-    return shifted[0], find_offset(model, shifted[1], torch.finfo(logits.dtype).eps)
+                return form, partial(getattr, owner, name)
+    return None
+
+
+def _vectors_of(module: nn.Module, logits: Tensor) -> list[str]:
+    """Return the names of a module's tensors with one number for each of the logits."""
+    return [
+        name
+        for name, value in _tensors_of(module)
+        if value.is_floating_point() and value.shape == logits.shape[-1:]
+    ]
 
 
 def directions_remark(name: str, match: FittedParameter) -> str | None:
@@ -233,21 +260,6 @@ def find_scale(
                 if abs(candidate - scale) <= 64 * eps * abs(scale):
                     return lambda: transform(getattr(module, name).detach().double())
     return lambda: scale
-
-
-def find_offset(model: nn.Module, offset: Tensor | None, eps: float) -> Offset:
-    """Return a function that reads the tensor with this offset, else one that returns it."""
-    if offset is None:
-        return lambda: None
-    size = float(offset.abs().amax())
-    for module in model.modules():
-        for name, value in _tensors_of(module):
-            if value.numel() not in (1, len(offset)) or not value.is_floating_point():
-                continue
-            error = value.detach().double().flatten() - offset.to(value.device)
-            if bool((error.abs() <= 64 * eps * size).all()):
-                return lambda: getattr(module, name).detach().flatten().expand(len(offset))
-    return lambda: offset
 
 
 def enclosing_modules(model: nn.Module, name: str) -> Iterator[nn.Module]:
@@ -303,3 +315,113 @@ def _weight_reader(module: nn.Module, name: str = "weight") -> Callable[[], Tens
 def _bias_of(module: nn.Module) -> Tensor | None:
     bias = getattr(module, "bias", None)
     return bias if isinstance(bias, Tensor) else None
+
+
+def fit(rows: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None) -> Fit | None:
+    """Return the form in which (n, d) rows and a (C, d) weight give the (n, C) logits, or None.
+
+    Forms are preferred in this order: the plain product, a scaled product with unit vectors on one
+    side, any other scaled product.
+
+    >>> rows, weight = torch.tensor([[3.0, 4.0], [1, 0]]), torch.tensor([[0, 2.0], [1, 0]])
+    >>> fit(rows, 5 * normalize(rows) @ normalize(weight).T, weight, None)
+    Fit(unit_rows=True, unit_weight=True, scale=5.0, with_bias=False, scaled_bias=False)
+    """
+    if not (rows.is_floating_point() and logits.is_floating_point()):
+        return None
+    eps = max(torch.finfo(part.dtype).eps for part in (logits, weight, rows))
+    rows, logits = rows[:TESTED_ROWS].double(), logits[:TESTED_ROWS].double()
+    weight = weight.double()
+    usual: list[tuple[Fit, float]] = []
+    unusual: list[tuple[Fit, float]] = []
+    for unit_rows, unit_weight in NORMALIZATIONS:
+        product, size = _products(rows, weight, unit_rows, unit_weight)
+        unit = unit_rows or unit_weight or has_unit_rows(rows, eps) or has_unit_rows(weight, eps)
+        zero = torch.zeros_like(logits[0])
+        terms = [(product, size, zero, False, False)]
+        if bias is not None:
+            shift = bias.double()
+            scaled = (product + shift, size + shift.abs(), zero, True, True)
+            terms = [(product, size, shift, True, False), scaled, *terms]
+        for scaled_term, bound, added, with_bias, scaled_bias in terms:
+            best = _best_scale(scaled_term, logits - added)
+            for scale in (best,) if scaled_bias else (1.0, best):
+                error = (scale * scaled_term + added - logits).abs()
+                # The bound is what rounding can add to each sum.
+                if not bool((error <= 8 * eps * (abs(scale) * bound + added.abs())).all()):
+                    continue
+                written = _written_number(scale, eps)
+                form = Fit(unit_rows, unit_weight, written, with_bias, scaled_bias)
+                distance = _root_mean_square(error)
+                if not scaled_bias and (scale == 1.0 or (unit and scale > 0)):
+                    usual.append((form, distance))
+                elif scale != 0 and distance <= rounding(eps) * _root_mean_square(logits):
+                    unusual.append((form, distance))
+    # In bfloat16 a cosine may pass for a product: take the first form that is about as near as
+    # the nearest.
+    possible = usual + unusual
+    nearest = min((distance for _, distance in possible), default=0.0)
+    near_enough = 2 * nearest + 1e-14 * float(logits.abs().amax())
+    return next((form for form, distance in possible if distance <= near_enough), None)
+
+
+def fit_factor(result: Tensor, output: Tensor) -> float | None:
+    """Return the factor with which (n, C) results become the output, or None.
+
+    >>> fit_factor(torch.eye(3), torch.eye(3) / 4)
+    0.25
+    """
+    if len(output) < FEWEST_ROWS or result.shape != output.shape:
+        return None
+    eps = max(torch.finfo(part.dtype).eps for part in (output, result))
+    result, output = result[:TESTED_ROWS].double(), output[:TESTED_ROWS].double()
+    factor = _written_number(_best_scale(result, output), eps)
+    error = (factor * result - output).abs()
+    if not bool((error <= 8 * eps * (abs(factor) * result.abs() + output.abs())).all()):
+        return None
+    far = _root_mean_square(error) > rounding(eps) * _root_mean_square(output)
+    return None if far or factor == 0.0 else factor
+
+
+def rounding(eps: float) -> float:
+    """Return the largest relative rounding error of logits; half precision rounds once, at the end.
+
+    >>> rounding(2**-8) == 4 * 2**-8
+    True
+    """
+    return (64 if eps < 1e-5 else 4) * eps
+
+
+def has_unit_rows(rows: Tensor, eps: float) -> bool:
+    """Whether all rows have norm 1, up to rounding."""
+    norms = torch.linalg.vector_norm(rows.double(), dim=1)
+    return bool(((norms - 1).abs() <= 8 * eps).all())
+
+
+def _products(
+    rows: Tensor, weight: Tensor, unit_rows: bool, unit_weight: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the (n, C) products, and the same sums over absolute values."""
+    left = normalize(rows, dim=1) if unit_rows else rows
+    right = normalize(weight, dim=1) if unit_weight else weight
+    return left @ right.T, left.abs() @ right.abs().T
+
+
+def _root_mean_square(values: Tensor) -> float:
+    return float(values.square().mean().sqrt())
+
+
+def _best_scale(product: Tensor, logits: Tensor) -> float:
+    """Return the factor that brings the product nearest to the logits."""
+    square = float(product.square().sum())
+    return float((product * logits).sum()) / square if square else 0.0
+
+
+def _written_number(scale: float, eps: float) -> float:
+    """Return a fitted factor as source code would have it: 30, not 30.0000004; or 1 / 0.07."""
+    if scale == 0 or not math.isfinite(scale):
+        return 0.0
+    for written in (float(f"{scale:.4g}"), 1 / float(f"{1 / scale:.4g}")):
+        if abs(written - scale) <= 64 * eps * abs(scale):
+            return written
+    return scale

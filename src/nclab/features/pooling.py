@@ -186,11 +186,6 @@ def is_averaged(tensor: Tensor, output: Tensor, selection: PositionSelection) ->
     return selection != "token" and tensor.shape[:-1] != output.shape[:-1]
 
 
-def count_positions(tensor: Tensor, output: Tensor) -> int:
-    """Return the number of positions of each sample."""
-    return tensor.shape[:-1].numel() // len(output)
-
-
 def select_positions(features: Tensor, logits: Tensor, output: Tensor) -> Tensor | None:
     """Return (B, d) features at the position of each sample whose logits are the (B, C) output.
 

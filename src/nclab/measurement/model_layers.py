@@ -31,7 +31,6 @@ from nclab.features.pooling import (
     as_column,
     as_rows,
     binary_logits,
-    count_positions,
     is_sequence_first,
     mean_rows,
     select_positions,
@@ -166,12 +165,6 @@ class ModelLayers:
         assert head.output is not None
         logits = as_column(Outputs.of(output).tensors[head.output].detach())
         if head.selection == "mean":
-            count = count_positions(features, logits)
-            if head.positions not in (None, count):
-                return NoRows(
-                    f"its factor was found for samples of {head.positions} positions, these have "
-                    f"{count}"
-                )
             return mean_rows(features, len(logits))
         all_logits = None if head.logits is None else recorder.rows.get(head.logits)
         if not isinstance(all_logits, Tensor):

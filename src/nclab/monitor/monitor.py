@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nclab.errors import DataError, ModelError, NclabError, NclabWarning
 from nclab.features.batches import labels_of
 from nclab.features.classifier import AUTO, ClassifierChoice
-from nclab.features.evaluation import THREADS, unwrap
+from nclab.features.evaluation import unwrap
 from nclab.features.labels import LabelChoice
 from nclab.features.pooling import Pool
 from nclab.measurement.layer_stream import DistributedData
@@ -210,7 +210,6 @@ class Monitor:
 
     def close(self, error: BaseException | None = None) -> None:
         """Remove the hooks and close the sinks that have `close`."""
-        THREADS.end_training(self)
         self._hooks.remove()
         self._sinks.close(error)
 
@@ -245,7 +244,6 @@ class Monitor:
         """
         if self._batch_open:
             self.step()
-        THREADS.begin_training(self, unwrap(self.model))
         started, self._started = self._started, True
         if not started and self._hooks.unclaimed:
             raise DataError(
@@ -283,7 +281,6 @@ class Monitor:
         self._resumed = False
         self._started = True
         self._length = batches
-        THREADS.begin_training(self, unwrap(self.model))
         if batches and self.total_epochs is not None:
             self.total_steps = batches * self.total_epochs
 
@@ -291,7 +288,6 @@ class Monitor:
         """Finish an epoch; `number` if the loop has its own count of epochs."""
         if self._batch_open:
             self.step()
-        THREADS.end_training(self)
         self._batches = 0
         self.epochs = self.epochs + 1 if number is None else number
         if self.schedule.unit == "epochs" and self.schedule.due(self.epochs):
@@ -409,18 +405,15 @@ class Monitor:
         self, loader: Iterable[Item], function: Callable[[Item], Any] | None
     ) -> Iterator[Item]:
         self.epoch_begin(batches=length_of(loader))
-        try:
-            for batch in loader:
-                if self.watching:
-                    labels, mask = labels_of(
-                        *(batch, function, self.class_names), tokens=self.next_tokens
-                    )
-                    self.observe(labels, mask=mask)
-                yield batch
-                self.step()
-            self.epoch_end()
-        finally:
-            THREADS.end_training(self)
+        for batch in loader:
+            if self.watching:
+                labels, mask = labels_of(
+                    *(batch, function, self.class_names), tokens=self.next_tokens
+                )
+                self.observe(labels, mask=mask)
+            yield batch
+            self.step()
+        self.epoch_end()
 
     def _take(self, features: BatchFeatures) -> None:
         if self._sums is not None:
