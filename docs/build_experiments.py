@@ -6,21 +6,32 @@ nclab reproduce NAME --preset paper --seeds 5 --recorded.
 """
 
 import json
+import re
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nclab.claims.evidence import best_evidence, record_networks, write_evidence
+from nclab.claims import evidence
+from nclab.claims.evidence import RecordedNetworks, best_evidence
 from nclab.claims.ledger import judge_experiment
 from nclab.claims.pictures import forest
-from nclab.claims.registry import experiments, paper_of
-from nclab.claims.tables import Table, as_markdown, verdict_table
+from nclab.claims.registry import contents, experiments, paper_of
+from nclab.claims.tables import Table
+from nclab.errors import RecordError
 from nclab.figures.picture import Picture
-from nclab.records import read_run
+from nclab.files import write_whole
+from nclab.records import find_runs, read_run
+from nclab.records.encoding import to_json
+from nclab.records.journal import JOURNAL
+from nclab.records.manifest import Manifest
+from nclab.records.schema import END, MEASUREMENT
 
 PAGES = Path(__file__).parent / "experiments"
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+BEGIN_MARK, END_MARK = "<!-- results -->", "<!-- end of results -->"
+REDUCED = "quick"
+"""Preset whose networks are too small to be evidence."""
 
 
 def results(name: str, numbers: dict[str, Any]) -> str:
@@ -34,7 +45,7 @@ def results(name: str, numbers: dict[str, Any]) -> str:
     if judged:
         tables.append(verdict_table(judged))
     return "\n\n".join(
-        [BEGIN, made_by(numbers), sizes(numbers), *shown, *map(as_markdown, tables), END]
+        [BEGIN_MARK, made_by(numbers), sizes(numbers), *shown, *map(as_markdown, tables), END_MARK]
     )
 
 
@@ -82,10 +93,11 @@ def sizes(numbers: dict[str, Any]) -> str:
 
 def inserted(page: str, section: str) -> str:
     """Replace the text between the two marks of a page."""
-    before, begin, section_and_end = page.partition(BEGIN)
-    _, end, after = section_and_end.partition(END)
+    before, begin, section_and_end = page.partition(BEGIN_MARK)
+    _, end, after = section_and_end.partition(END_MARK)
     if not (begin and end):
-        raise SystemExit(f"Expected the marks {BEGIN} and {END} in the page, in this order.")
+        marks = f"{BEGIN_MARK} and {END_MARK}"
+        raise SystemExit(f"Expected the marks {marks} in the page, in this order.")
     return before + section + after
 
 
@@ -101,6 +113,105 @@ def build(name: str) -> Path:
     page = PAGES / f"{name}.md"
     page.write_text(inserted(page.read_text(), results(name, numbers)))
     return page
+
+
+def verdict_table(judged: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a table of claims that were judged from the numbers of a page."""
+    columns = ("", "claim", "source", "verdict", "evidence")
+    lines = []
+    for row in judged:
+        paper, _, location = row["source"].partition(", ")
+        source = location if row["needs"].startswith(f"{paper}_") else row["source"]
+        lines.append((row["mark"], row["text"], source, row["verdict"], row["evidence"]))
+    return Table("Verdicts, computed from the numbers", columns, lines)
+
+
+def as_markdown(table: Table) -> str:
+    """Return a table in Markdown."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "|" + "|".join(f" {cell.replace('|', chr(92) + '|')} " for cell in cells) + "|"
+
+    ruler = "|---" * len(table.columns) + "|"
+    lines = [f"**{table.title}**", "", line(table.columns), ruler, *map(line, table.rows)]
+    return "\n".join(lines)
+
+
+def write_evidence(name: str, numbers: Mapping[str, Any], **provenance: Any) -> Path:
+    """Write the numbers of an experiment as compact evidence; add their provenance."""
+    file = evidence.evidence_file(name)
+    file.parent.mkdir(exist_ok=True)
+    manifest = {**numbers.get("manifest", {}), **provenance}
+    content = json.dumps(
+        {**numbers, "manifest": manifest},
+        allow_nan=False,
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+    write_whole(file, (content.replace("},{", "},\n{") + "\n").encode())
+    evidence.read_evidence.cache_clear()
+    return file
+
+
+def record_networks(paper: str, runs: Path) -> int:
+    """Add finished networks at a paper's size to the recorded ones; return how many were new."""
+    recorded = evidence.read_networks(paper)
+    declared = [value for value in contents(paper) if isinstance(value, RecordedNetworks)]
+    new = {
+        network["manifest"]["name"]: network
+        for declaration in declared
+        for network in _finished(declaration, runs)
+        if network["manifest"]["name"] not in recorded
+    }
+    if not new:
+        return 0
+    networks = {**recorded, **new}
+    lines = [to_json(networks[name]) for name in sorted(networks)]
+    evidence.networks_file(paper).parent.mkdir(exist_ok=True)
+    write_whole(evidence.networks_file(paper), "".join(f"{line}\n" for line in lines).encode())
+    return len(new)
+
+
+def _finished(declaration: RecordedNetworks, runs: Path) -> Iterator[dict[str, Any]]:
+    """Yield what is recorded of every finished run that counts as evidence."""
+    for folder in find_runs(runs / declaration.folder):
+        view = read_run(folder, kinds=(MEASUREMENT, END))
+        measurements, end = view.of_kind(MEASUREMENT), view.end
+        if end is None or not measurements or not _is_evidence(view.manifest):
+            continue
+        if view.problem:
+            raise RecordError(f"Expected an intact journal in {folder}, got: {view.problem}")
+        begun = datetime.fromisoformat(view.manifest.created).timestamp()
+        names = ("layer", *declaration.numbers)
+        yield {
+            "folder": declaration.folder,
+            "manifest": _without_machine(view.manifest),
+            "hours": round(((folder / JOURNAL).stat().st_mtime - begun) / 3600, 4),
+            "measurements": [
+                {
+                    **measurement,
+                    "layers": [
+                        {name: layer[name] for name in names if name in layer}
+                        for layer in measurement["layers"]
+                    ],
+                }
+                for measurement in measurements[0 if declaration.all_measurements else -1 :]
+            ],
+            "end": end,
+        }
+
+
+def _is_evidence(manifest: Manifest) -> bool:
+    """Whether the command of a run names a preset other than the reduced one."""
+    _, option, preset = manifest.command.replace("=", " ").partition("--preset ")
+    return bool(option) and not preset.startswith(REDUCED)
+
+
+def _without_machine(manifest: Manifest) -> dict[str, Any]:
+    """Return a manifest without the name and the paths of the machine."""
+    _, _, words = manifest.command.partition(" ")
+    command = re.sub(r" --out[ =]\S+", "", f"nclab {words}")
+    return {**manifest.to_dict(), "command": command, "machine": manifest.machine.split("-")[0]}
 
 
 def network_hours(runs: Path, numbers: dict[str, Any]) -> dict[str, Any]:
@@ -134,5 +245,5 @@ if __name__ == "__main__":
                 print(f"kept {kept} networks of {paper}")
     for name in chosen:
         page = PAGES / f"{name}.md"
-        if best_evidence(name) is not None and page.exists() and BEGIN in page.read_text():
+        if best_evidence(name) is not None and page.exists() and BEGIN_MARK in page.read_text():
             print(f"wrote {build(name)}")

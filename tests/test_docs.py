@@ -115,9 +115,9 @@ def test_the_readme_counts_the_claims() -> None:
 
 def test_results_replace_what_is_between_the_marks() -> None:
     builder = runpy.run_path(str(ROOT / "docs" / "build_experiments.py"))
-    page = f"# Title\n\n{builder['BEGIN']}\nold\n{builder['END']}\n\nafter\n"
-    new = builder["inserted"](page, f"{builder['BEGIN']}\nnew\n{builder['END']}")
-    assert new == f"# Title\n\n{builder['BEGIN']}\nnew\n{builder['END']}\n\nafter\n"
+    page = f"# Title\n\n{builder['BEGIN_MARK']}\nold\n{builder['END_MARK']}\n\nafter\n"
+    new = builder["inserted"](page, f"{builder['BEGIN_MARK']}\nnew\n{builder['END_MARK']}")
+    assert new == f"# Title\n\n{builder['BEGIN_MARK']}\nnew\n{builder['END_MARK']}\n\nafter\n"
 
 
 @pytest.mark.parametrize("name", [name for name in experiments() if best_evidence(name)])

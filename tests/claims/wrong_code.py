@@ -6,6 +6,7 @@ negative or 1.5 times its result, the verdict on the claim must change.
 
 import copy
 import dataclasses
+import pkgutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from nclab.claims.claim import resolve
 from nclab.claims.registry import packages
 
 PAPER_PACKAGES = tuple(package.__name__ for package in packages().values())
@@ -43,7 +43,7 @@ def replace_everywhere(
 
     The function object remains and receives other code, so tables of functions are affected.
     """
-    target: Any = resolve(dotted)
+    target: Any = pkgutil.resolve_name(dotted)
     if isinstance(target, type):
         target = getattr(target, METHODS[target.__name__])
     while hasattr(target, "__wrapped__"):

@@ -31,7 +31,7 @@ def test_a_prefix_of_ids_as_json() -> None:
         assert row["verdict"] == "holds"
         assert row["evidence"]
         assert row["numbers"]["violated"] == 0
-        assert set(row["links"]) == {"formula", "code", "figure", "erratum"}
+        assert set(row["links"]) == {"code", "figure", "erratum"}
 
 
 def test_results_of_runs_are_shown_next_to_recorded_ones(tmp_path: Path) -> None:

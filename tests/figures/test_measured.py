@@ -8,7 +8,7 @@ from torch import nn
 
 import nclab
 from nclab.errors import NclabError
-from nclab.figures.measured import history_picture, layer_picture, layers_picture, mini_map
+from nclab.figures.measured import history_picture, layer_picture, layers_picture
 from nclab.figures.picture import HeatMap, Panel
 
 ROW: dict[str, Any] = {
@@ -48,14 +48,6 @@ def test_layers_keep_their_order_and_log_axes_get_positive_numbers() -> None:
     assert isinstance(nc1, Panel)
     assert nc1.series[0].y == [0.01, None]
     assert "1 = <fc>, 2 = second" in layers_picture(rows).caption
-
-
-def test_the_small_map_has_a_cell_for_each_pair() -> None:
-    svg = mini_map(ROW)
-    assert svg.count("<rect") == 9
-    assert "1, 4: -0.500" in svg
-    assert mini_map({**ROW, "inter_cosine": None}) == ""
-    assert mini_map({**ROW, "inter_cosine": [[1.0] * 21] * 21}) == ""
 
 
 GENERATOR = torch.Generator().manual_seed(0)

@@ -70,9 +70,3 @@ def test_a_page_of_one_layer_says_what_its_numbers_mean(pages: list[str]) -> Non
     assert "<h1>Neural collapse of layer act</h1>" in one_layer
     assert '<td class="meaning">smallest mean cosine within a class</td>' in one_layer
     assert "Layers: 1 = &lt;b&gt;, 2 = act." in two_layers
-
-
-def test_notebooks_see_the_map_and_the_table() -> None:
-    shown = COLLAPSE._repr_html_()
-    assert shown.startswith("<table>")
-    assert shown.endswith("</svg>")

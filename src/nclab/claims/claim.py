@@ -1,8 +1,6 @@
 """Claims: statements of papers, the checks that judge them, and the verdicts that result."""
 
-import importlib
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +14,7 @@ Gather = Callable[[str], Numbers]
 OURS = "findings"
 """Prefix of the ids of this project's own findings, in place of the key of a paper."""
 JUDGE_ERRORS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""Errors that a judge raises on numbers in an unknown format."""
+"""Errors that a judge raises on numbers of an unknown format."""
 
 
 class Verdict(StrEnum):
@@ -44,11 +42,7 @@ class Verdict(StrEnum):
 
     @property
     def tone(self) -> str:
-        """Meaning of the verdict for the claim, which selects a colour: good, fair, bad or open.
-
-        >>> Verdict.REFUTED.mark, Verdict.REFUTED.tone
-        ('✗', 'bad')
-        """
+        """Meaning of the verdict for the claim, which selects a colour: good, fair, bad or open."""
         return MARKS_AND_TONES[self][1]
 
 
@@ -113,16 +107,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a paper, whose verdict `judge` derives from numbers.
-
-    >>> def judge(numbers):
-    ...     verdict = Verdict.HOLDS if numbers["sum"] == 4 else Verdict.REFUTED
-    ...     return Finding(verdict, f"the sum is {numbers['sum']}", numbers)
-    >>> claim = Claim("pan2023/sum", Kind.REMARK, "Two and two are four.", "pan2023, Sec. 2.1",
-    ...     judge, gather=lambda preset: {"sum": 2 + 2})
-    >>> claim.check().verdict.value
-    'holds'
-    """
+    """One statement of a paper, whose verdict `judge` derives from numbers."""
 
     id: str
     """Key of the paper and number of the statement, such as pan2023/lemma-2.4.6."""
@@ -202,11 +187,7 @@ class Claim:
             "quote": self.quote,
             **finding.to_dict(),
             "needs": self.needs,
-            "links": {
-                "formula": formula_anchor(self.code),
-                "code": self.code,
-                "figure": self.figure,
-            },
+            "links": {"code": self.code, "figure": self.figure},
         }
 
 
@@ -231,38 +212,3 @@ def claim(
     'holds'
     """
     return lambda judge: Claim(id, kind, text, source, judge, gather, needs, code, figure)
-
-
-def slug(heading: str) -> str:
-    """Return the anchor of a heading on a page: lower case, hyphens for spaces, no punctuation.
-
-    >>> slug("Lemma 2.4.1 · jensen_subset_mean")
-    'lemma-241--jensen_subset_mean'
-    """
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def resolve(code: str) -> Callable[..., Any]:
-    """Import the function or class at a dotted path.
-
-    >>> resolve("nclab.theory.layer_peeled.g_prime").__name__
-    'g_prime'
-    """
-    module, _, name = code.rpartition(".")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return function
-
-
-def formula_anchor(code: str) -> str:
-    """Return the link into docs/formulas.md for a function; empty if it cites no source.
-
-    >>> formula_anchor("nclab.theory.layer_peeled.g_prime")
-    'docs/formulas.md#thm-231-proof--g_prime'
-    """
-    if not code:
-        return ""
-    function = resolve(code)
-    source = re.search(r"^\s*Source: \w+, (.+)$", function.__doc__ or "", re.MULTILINE)
-    if not source:
-        return ""
-    return f"docs/formulas.md#{slug(f'{source[1]} · {function.__name__}')}"

@@ -8,27 +8,19 @@ runs, so that another machine can add seeds.
 
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nclab.claims.registry import contents, experiments, packages
-from nclab.errors import RecordError
-from nclab.files import write_whole
-from nclab.records import find_runs, read_run
-from nclab.records.encoding import to_json
+from nclab.claims.registry import experiments, packages
 from nclab.records.journal import JOURNAL, JournalWriter
 from nclab.records.manifest import MANIFEST, Manifest, write_manifest
-from nclab.records.schema import END, MEASUREMENT
 from nclab.text import counted
 
 FOLDER = "evidence"
 NETWORKS = "networks.jsonl"
-REDUCED = "quick"
-"""Preset whose networks are too small to be evidence."""
 SIZES = ("classes", "layers", "width", "samples", "epochs", "batch", "per_class", "dim")
 """Fields of a configuration that describe its size."""
 
@@ -63,22 +55,6 @@ def best_evidence(name: str) -> dict[str, Any] | None:
         if series is not None:
             return module.furthest(series)  # type: ignore[attr-defined]
     return numbers
-
-
-def write_evidence(name: str, numbers: Mapping[str, Any], **provenance: Any) -> Path:
-    """Write the numbers of an experiment as compact evidence; add their provenance."""
-    file = evidence_file(name)
-    file.parent.mkdir(exist_ok=True)
-    manifest = {**numbers.get("manifest", {}), **provenance}
-    content = json.dumps(
-        {**numbers, "manifest": manifest},
-        allow_nan=False,
-        ensure_ascii=False,
-        separators=(",", ":"),
-    )
-    write_whole(file, (content.replace("},{", "},\n{") + "\n").encode())
-    read_evidence.cache_clear()
-    return file
 
 
 def describe_size(numbers: Mapping[str, Any]) -> str:
@@ -126,25 +102,6 @@ def read_networks(paper: str) -> dict[str, Network]:
     return {network["manifest"]["name"]: network for network in networks}
 
 
-def record_networks(paper: str, runs: Path) -> int:
-    """Add finished networks at a paper's size to the recorded ones; return how many were new."""
-    recorded = read_networks(paper)
-    declared = [value for value in contents(paper) if isinstance(value, RecordedNetworks)]
-    new = {
-        network["manifest"]["name"]: network
-        for declaration in declared
-        for network in _finished(declaration, runs)
-        if network["manifest"]["name"] not in recorded
-    }
-    if not new:
-        return 0
-    networks = {**recorded, **new}
-    lines = [to_json(networks[name]) for name in sorted(networks)]
-    networks_file(paper).parent.mkdir(exist_ok=True)
-    write_whole(networks_file(paper), "".join(f"{line}\n" for line in lines).encode())
-    return len(new)
-
-
 def restore_networks(paper: str, runs: Path) -> int:
     """Recreate missing runs from the recorded networks; return how many."""
     count = 0
@@ -172,45 +129,3 @@ def _restore(network: Network, folder: Path) -> None:
     ended = begun + 3600 * network["hours"]  # the training time is read from the file's time
     os.utime(folder / JOURNAL, (ended, ended))
     write_manifest(folder, manifest)  # last, because a folder without a manifest is no run
-
-
-def _finished(declaration: RecordedNetworks, runs: Path) -> Iterator[Network]:
-    """Yield what is recorded of every finished run that counts as evidence."""
-    for folder in find_runs(runs / declaration.folder):
-        view = read_run(folder, kinds=(MEASUREMENT, END))
-        measurements, end = view.of_kind(MEASUREMENT), view.end
-        if end is None or not measurements or not _is_evidence(view.manifest):
-            continue
-        if view.problem:
-            raise RecordError(f"Expected an intact journal in {folder}, got: {view.problem}")
-        begun = datetime.fromisoformat(view.manifest.created).timestamp()
-        names = ("layer", *declaration.numbers)
-        yield {
-            "folder": declaration.folder,
-            "manifest": _without_machine(view.manifest),
-            "hours": round(((folder / JOURNAL).stat().st_mtime - begun) / 3600, 4),
-            "measurements": [
-                {
-                    **measurement,
-                    "layers": [
-                        {name: layer[name] for name in names if name in layer}
-                        for layer in measurement["layers"]
-                    ],
-                }
-                for measurement in measurements[0 if declaration.all_measurements else -1 :]
-            ],
-            "end": end,
-        }
-
-
-def _is_evidence(manifest: Manifest) -> bool:
-    """Whether the command of a run names a preset other than the reduced one."""
-    _, option, preset = manifest.command.replace("=", " ").partition("--preset ")
-    return bool(option) and not preset.startswith(REDUCED)
-
-
-def _without_machine(manifest: Manifest) -> dict[str, Any]:
-    """Return a manifest without the name and the paths of the machine."""
-    _, _, words = manifest.command.partition(" ")
-    command = re.sub(r" --out[ =]\S+", "", f"nclab {words}")
-    return {**manifest.to_dict(), "command": command, "machine": manifest.machine.split("-")[0]}

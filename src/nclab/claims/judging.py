@@ -309,7 +309,7 @@ def weakest(
     """
     if not effects:
         return Finding(Verdict.OPEN, "nothing to compare: no converged runs", {"effects": []})
-    worst = min(effects, key=lambda e: (WEAKEST_FIRST.index(e.verdict), e.estimate - e.margin))
+    worst = weakest_effect(effects)
     count = len(effects) + len(missing)
     reproduced = sum(effect.verdict is Verdict.REPRODUCED for effect in effects)
     part = next((part for part in parts if part.name == worst.name), None)
@@ -330,6 +330,11 @@ def weakest(
         if verdict is Verdict.REPRODUCED:
             verdict = Verdict.UNDECIDED
     return Finding(verdict, evidence, numbers)
+
+
+def weakest_effect(effects: Iterable[Effect]) -> Effect:
+    """Return the effect with the weakest verdict, and of these the one closest to its margin."""
+    return min(effects, key=lambda e: (WEAKEST_FIRST.index(e.verdict), e.estimate - e.margin))
 
 
 def describe_effect(effect: Effect, part: Part | Share | None = None, unit: str = "") -> str:

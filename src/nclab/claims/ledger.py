@@ -17,8 +17,6 @@ def find(ids: Sequence[str] = ()) -> list[Claim]:
 
     >>> [claim.id for claim in find(["pan2023/lemma-2.4.6"])]
     ['pan2023/lemma-2.4.6']
-    >>> {claim.paper for claim in find(["ji2022"])}
-    {'ji2022'}
     """
     claims = registry.claims()
     keys = dict.fromkeys(claim.paper for claim in claims)
@@ -26,14 +24,11 @@ def find(ids: Sequence[str] = ()) -> list[Claim]:
         if not prefix.strip() or not any(claim.id.startswith(prefix) for claim in claims):
             lower = {name.lower(): name for name in (*(claim.id for claim in claims), *keys)}
             near = get_close_matches(prefix.lower(), lower, n=1)
+            hint = f"Ids begin with {', '.join(keys)}."
+            hint = f"Did you mean {lower[near[0]]}?" if near else hint
             raise NclabError(
-                f"Expected the id of a claim or its beginning, got {prefix!r}. "
-                + (
-                    f"Did you mean {lower[near[0]]}? "
-                    if near
-                    else f"Ids begin with {', '.join(keys)}. "
-                )
-                + "Run `nclab claims` to list all ids."
+                f"Expected the id of a claim or its beginning, got {prefix!r}. {hint} "
+                "Run `nclab claims` to list all ids."
             )
     return [claim for claim in claims if not ids or claim.id.startswith(tuple(ids))]
 
@@ -62,9 +57,7 @@ def judge_all(
     """
     numbers = local or {}
     return [
-        judge_from(claim, numbers.get(claim.needs))
-        if fresh and claim.empirical
-        else judge(claim, preset, numbers.get(claim.needs))
+        judge(claim, numbers.get(claim.needs), preset=preset, recorded=not fresh)
         for claim in track(find(ids), "judging claims")
     ]
 
@@ -72,41 +65,34 @@ def judge_all(
 def judge_experiment(
     name: str, numbers: Numbers, *, recorded: bool = False
 ) -> list[dict[str, Any]]:
-    """Judge the claims about an experiment from these numbers.
-
-    Args:
-        recorded: judge from the recorded evidence and add the verdicts of these numbers as `here`.
-    """
+    """Judge the claims about an experiment from these numbers; for `recorded` see `judge`."""
     claims = [claim for claim in registry.claims() if claim.needs == name]
-    if recorded:
-        return [judge(claim, "quick", numbers) for claim in claims]
-    return [judge_from(claim, numbers) for claim in claims]
+    return [judge(claim, numbers, recorded=recorded) for claim in claims]
 
 
-def judge_from(claim: Claim, numbers: Numbers | None) -> dict[str, Any]:
-    """Judge one claim from these numbers, whatever their size."""
-    return _row(claim, claim.check(numbers=numbers), numbers)
-
-
-def judge(claim: Claim, preset: str, local: Numbers | None = None) -> dict[str, Any]:
-    """Judge one claim, an empirical result from its recorded evidence.
+def judge(
+    claim: Claim, local: Numbers | None, *, preset: str = "quick", recorded: bool = True
+) -> dict[str, Any]:
+    """Judge one claim; a claim without an experiment is checked with the preset.
 
     Args:
-        local: numbers of this machine, whose verdict is added as `here`.
+        local: numbers of this machine's experiment.
+        recorded: judge from the recorded evidence and add the verdict of `local` as `here`;
+            otherwise judge from `local`.
     """
     if not claim.empirical:
         return _row(claim, claim.check(preset), None)
+    if not recorded:
+        return _row(claim, claim.check(numbers=local), local)
     evidence = best_evidence(claim.needs)
     if evidence is None:
-        if local is not None and local.get("preset") == "paper":
-            command = "nclab claims --fresh"
-        else:
-            command = f"nclab reproduce {claim.needs} --preset paper"
-        reason = f"nothing is recorded; run `{command}`"
-        recorded = Finding(Verdict.OPEN, reason, {})
+        is_full_size = local is not None and local.get("preset") == "paper"
+        command = f"nclab reproduce {claim.needs} --preset paper"
+        command = "nclab claims --fresh" if is_full_size else command
+        known = Finding(Verdict.OPEN, f"nothing is recorded; run `{command}`", {})
     else:
-        recorded = claim.check(numbers=evidence)
-    row = _row(claim, recorded, evidence)
+        known = claim.check(numbers=evidence)
+    row = _row(claim, known, evidence)
     if local is None:
         return row
     finding = claim.check(numbers=local)
@@ -117,8 +103,8 @@ def judge(claim: Claim, preset: str, local: Numbers | None = None) -> dict[str, 
             "evidence": finding.evidence,
             "effects": list(finding.numbers.get("effects", ())),
             "size": "" if UNREADABLE in local else describe_size(local),
-            "relation": relation(effective_verdict(recorded), effective_verdict(finding)),
-            "says": describe_relation(recorded, finding),
+            "relation": relation(effective_verdict(known), effective_verdict(finding)),
+            "says": describe_relation(known, finding),
         },
     }
 
@@ -134,32 +120,14 @@ def effective_verdict(finding: Finding) -> Verdict:
 
 
 def relation(recorded: Verdict, local: Verdict) -> str:
-    """Return whether this machine's verdict agrees with the recorded one.
-
-    >>> relation(Verdict.REPRODUCED, Verdict.REPRODUCED), relation(Verdict.REPRODUCED, Verdict.OPEN)
-    ('agrees', 'undecided')
-    >>> relation(Verdict.UNDECIDED, Verdict.REPRODUCED)
-    'undecided'
-    """
+    """Return whether this machine's verdict agrees with the recorded one."""
     if {recorded, local} & {Verdict.OPEN, Verdict.UNDECIDED}:
         return "undecided"
     return "agrees" if local is recorded else "differs"
 
 
 def describe_relation(recorded: Finding, local: Finding) -> str:
-    """Return the relation with both verdicts, and the reason if this machine's is open.
-
-    >>> undecided, reproduced, contradicted = (
-    ...     Finding(verdict, "", {})
-    ...     for verdict in (Verdict.UNDECIDED, Verdict.REPRODUCED, Verdict.CONTRADICTED)
-    ... )
-    >>> describe_relation(reproduced, reproduced), describe_relation(reproduced, contradicted)
-    ('agrees (reproduced)', 'differs (contradicted here, recorded reproduced)')
-    >>> describe_relation(undecided, reproduced), describe_relation(reproduced, undecided)
-    ('undecided (reproduced here, recorded undecided)', 'undecided here, recorded reproduced')
-    >>> describe_relation(undecided, undecided)
-    'undecided, as recorded'
-    """
+    """Return the relation with both verdicts, and the reason if this machine's is open."""
     recorded_verdict, verdict = effective_verdict(recorded), effective_verdict(local)
     outcome = relation(recorded_verdict, verdict)
     if verdict is Verdict.OPEN:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from nclab.claims.claim import slug
 from nclab.engine import LOCAL, Engine, Job, Progress, ReportStep
 from nclab.errors import NclabError
 from nclab.figures.picture import Picture
@@ -105,7 +104,8 @@ class Erratum:
     @property
     def anchor(self) -> str:
         """Link to the entry on the page of errata."""
-        return f"docs/errata.md#{slug(self.where)}"
+        heading = re.sub(r"[^\w\- ]", "", self.where.lower()).replace(" ", "-")
+        return f"docs/errata.md#{heading}"
 
 
 class Experiment(Protocol):

@@ -6,10 +6,12 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nclab.claims.judging import Effect, weakest
+from nclab.claims.judging import Effect, weakest_effect
 from nclab.claims.tables import Row, Value
 from nclab.errors import MissingExtra
 from nclab.figures.forest_layout import lay_out_forest
+from nclab.figures.matplotlib_renderer import save
+from nclab.figures.palette import BLACK
 from nclab.figures.picture import (
     EffectRow,
     Effects,
@@ -21,7 +23,6 @@ from nclab.figures.picture import (
     Style,
     to_json,
 )
-from nclab.figures.seeds import column, mean_over_seeds
 from nclab.records.results import NUMBERS, make_folder, write_json
 
 EFFECT_COLOURS = {"reproduced": 2, "contradicted": 1, "no effect": 4}
@@ -30,6 +31,7 @@ ROW_INCHES = 0.165
 """Height of a row of a forest plot."""
 GROUP_SHIFT = 0.2
 """Distance between neighbouring groups of a panel of points."""
+SEED_CAPTION = "Lines: mean over the seeds. Bands: from the smallest to the largest seed."
 
 
 class Line(NamedTuple):
@@ -43,6 +45,11 @@ class Line(NamedTuple):
     colour: int = 0
     style: Style = "solid"
     marker: Marker = "filled"
+
+    def value_of(self, row: Row) -> float | None:
+        """Return the value of a row; None if the row has no value."""
+        value = row[self.value] if isinstance(self.value, str) else self.value(row)
+        return None if value is None else float(value)
 
 
 class Points(NamedTuple):
@@ -60,22 +67,43 @@ def mean_curve(rows: Iterable[Row], x: str, line: Line) -> Series:
     """Return the mean over seeds against a field, with a band from the smallest to the largest.
 
     Several rows of a seed at the same x are averaged first. Rows without a field `seed` count as
-    seeds of their own.
+    seeds of their own. A single seed has no band.
 
     >>> rows = [{"layer": 1, "v": 0.25}, {"layer": 1, "v": 0.75}, {"layer": 2, "v": 1.0}]
     >>> curve = mean_curve(rows, "layer", Line("v", "v"))
     >>> curve.x, curve.y, curve.low, curve.high
     ([1.0, 2.0], [0.5, 1.0], [0.25, 1.0], [0.75, 1.0])
     """
-    values: dict[tuple[float, Any], list[float]] = {}
+    values: dict[float, dict[Any, list[float]]] = {}
     for index, row in enumerate(rows):
-        if all(row[name] == value for name, value in line.where.items()):
-            value = row[line.value] if isinstance(line.value, str) else line.value(row)
+        if all(row[name] == wanted for name, wanted in line.where.items()):
+            value = line.value_of(row)
             if value is not None:
-                values.setdefault((row[x], row.get("seed", index)), []).append(float(value))
-    means = [{x: position, "mean": fmean(members)} for (position, _), members in values.items()]
-    style = (line.label, line.colour, line.style, line.marker)
-    return mean_over_seeds(means, x, column("mean"), *style)
+                seeds = values.setdefault(float(row[x]), {})
+                seeds.setdefault(row.get("seed", index), []).append(value)
+    positions = sorted(values)
+    means = [[fmean(members) for members in values[at].values()] for at in positions]
+    several = any(len(seeds) > 1 for seeds in means)
+    return Series(
+        line.label,
+        positions,
+        [sum(seeds) / len(seeds) for seeds in means],
+        [min(seeds) for seeds in means] if several else None,
+        [max(seeds) for seeds in means] if several else None,
+        line.colour,
+        line.style,
+        line.marker,
+    )
+
+
+def failure_crosses(rows: Iterable[Row], x: str, lines: Iterable[Line]) -> list[Series]:
+    """Return a series of crosses at the values of runs that did not converge, or no series."""
+    failed = [(row, line.value_of(row)) for row in rows if not row["converged"] for line in lines]
+    points = [(float(row[x]), y) for row, y in failed if y is not None]
+    if not points:
+        return []
+    at, y = [point[0] for point in points], [point[1] for point in points]
+    return [Series("not converged", at, y, colour=BLACK, style="none", marker="cross")]
 
 
 def line_panel(
@@ -214,38 +242,22 @@ def _effect_groups(row: Mapping[str, Any]) -> list[Effects]:
 def _weakest_by_verdict(
     effects: Sequence[Mapping[str, Any]], choices: Iterable[str]
 ) -> list[Mapping[str, Any]]:
-    """Return all effects or, given choices, the weakest effect per verdict with its count.
-
-    >>> up = {"estimate": 2.0, "low": 1.0, "high": 3.0, "margin": 0.0, "seeds": 8}
-    >>> down = {**up, "estimate": -2.0, "verdict": "contradicted"}
-    >>> up["verdict"] = "reproduced"
-    >>> effects = [{"what": f"size {k}, rise", **e} for k, e in enumerate((up, down, down))]
-    >>> weak = _weakest_by_verdict(effects, ("size 0", "size 1", "size 2"))
-    >>> [effect["what"] for effect in weak]
-    ['reproduced at 1 of 3: size 0, rise', 'contradicted at 2 of 3: size 1, rise']
-    """
-    verdicts: dict[str, list[Effect]] = {}
+    """Return all effects or, given choices, the weakest effect per verdict with its count."""
+    weakest_parts: dict[str, list[Effect]] = {}
     for choice in choices:
-        parts = [
-            Effect.from_dict(effect)
-            for effect in effects
-            if effect["what"].startswith(f"{choice}, ")
-        ]
+        parts = [effect for effect in effects if effect["what"].startswith(f"{choice}, ")]
         if parts:
-            worst = _weakest(parts)
-            verdicts.setdefault(worst.verdict.value, []).append(worst)
-    total = sum(map(len, verdicts.values()))
-    return [
-        {**worst, "what": f"{verdict} at {len(parts)} of {total}: {worst['what']}"}
-        for verdict, parts in verdicts.items()
-        for worst in [_weakest(parts).to_dict()]
-    ] or list(effects)
-
-
-def _weakest(effects: Sequence[Effect]) -> Effect:
-    """Return the weakest of several effects, at least one."""
-    name = weakest(list(effects)).numbers["weakest"]
-    return next(effect for effect in effects if effect.name == name)
+            worst = weakest_effect(map(Effect.from_dict, parts))
+            weakest_parts.setdefault(worst.verdict.value, []).append(worst)
+    if not weakest_parts:
+        return list(effects)
+    total = sum(map(len, weakest_parts.values()))
+    rows: list[Mapping[str, Any]] = []
+    for verdict, members in weakest_parts.items():
+        worst = weakest_effect(members)
+        name = f"{verdict} at {len(members)} of {total}: {worst.name}"
+        rows.append({**worst.to_dict(), "what": name})
+    return rows
 
 
 def write_results(
@@ -255,7 +267,10 @@ def write_results(
     make_folder(folder)
     lines = [f"wrote {folder / NUMBERS}"]
     try:
-        lines += _draw(pictures, folder)
+        for picture in pictures:
+            write_json(folder / f"{picture.name}.picture.json", to_json(picture))
+            suffixes = ",".join(path.suffix[1:] for path in save(picture, folder))
+            lines.append(f"drew {folder / picture.name}.{{{suffixes}}}")
     except MissingExtra as error:
         lines.append(f"no figures: {error}")
     # The numbers come last, because their presence marks the folder as complete.
@@ -266,14 +281,3 @@ def write_results(
 def are_drawn(pictures: Sequence[Picture], folder: Path) -> bool:
     """Whether every figure is on disk; figures are missing if matplotlib was not installed."""
     return all((folder / f"{picture.name}.svg").exists() for picture in pictures)
-
-
-def _draw(pictures: Sequence[Picture], folder: Path) -> list[str]:
-    from nclab.figures.matplotlib_renderer import save
-
-    lines = []
-    for picture in pictures:
-        write_json(folder / f"{picture.name}.picture.json", to_json(picture))
-        suffixes = ",".join(path.suffix[1:] for path in save(picture, folder))
-        lines.append(f"drew {folder / picture.name}.{{{suffixes}}}")
-    return lines

@@ -4,21 +4,19 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table as RichTable
-
 from nclab import __version__
-from nclab.claims.claim import OURS, Verdict
+from nclab.claims.claim import OURS
 from nclab.claims.evidence import restore_networks
 from nclab.claims.ledger import judge_all, judge_experiment
 from nclab.claims.paper import Experiment, describe_experiment, find_preset
 from nclab.claims.pictures import are_drawn, forest, write_results
 from nclab.claims.registry import errata, experiments, find_experiments, paper_of, papers
-from nclab.claims.tables import for_terminal, recorded_verdict_table
+from nclab.claims.tables import count_verdicts, for_terminal, recorded_verdict_table
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.errors import MissingData
@@ -141,25 +139,14 @@ class Reproduction:
     def summary(self) -> list[Any]:
         """Return the closing summary for the terminal."""
         rows = read_json(self.out / CLAIMS).get("claims", [])
-        ours = [row for row in rows if row.get("ours")]
-        statements = [row for row in rows if not row.get("ours")]
-        with_runs = {row["needs"] for row in rows if row.get("here")}
-        lines: list[Any] = [
-            f"{counted(self.report['figures'], 'figure')}, "
-            f"{counted(len(statements), 'statement')} of the papers, "
-            f"{counted(len(ours), 'finding')} of ours."
-        ]
-        if rows:
-            comparison = (
-                f" The columns under `here` compare {counted(len(with_runs), 'experiment')} in "
-                f"{self.out} with it; sizes are listed below."
+        relations = Counter(row["here"]["relation"] for row in rows if row.get("here"))
+        lines: list[Any] = [counted(self.report["figures"], "figure"), *count_verdicts(rows)]
+        if relations:
+            compared = ", ".join(f"{count} {relation}" for relation, count in relations.items())
+            lines.append(
+                "Results are judged from the recorded evidence. "
+                f"The runs in {self.out}, compared with it: {compared}."
             )
-            lines += [
-                "Results are judged from the recorded evidence."
-                + (comparison if with_runs else ""),
-                _verdict_counts(statements, ours),
-                *_sizes(rows),
-            ]
         lines += [f"skipped {name}: {reason}" for name, reason in self.skipped.items()]
         return [*lines, f"report: {self.report['page']}"]
 
@@ -206,46 +193,3 @@ class Reproduction:
         }
         kept = [updated.pop(row["id"], row) for row in rows]
         return [*kept, *updated.values()]
-
-
-def _verdict_counts(
-    statements: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]]
-) -> RichTable:
-    """Return a table with one line per verdict, for the papers' claims and for our findings."""
-    table = RichTable(header_style="bold")
-    table.add_column("")
-    table.add_column("verdict")
-    for title in ("statements", "results", "here: agrees", "differs", "undecided"):
-        table.add_column(title, justify="right")
-    for owner, rows in (("of the papers", statements), ("ours", ours)):
-        for index, cells in enumerate(_count_by_verdict(rows)):
-            table.add_row("" if index else owner, *cells)
-        table.add_section()
-    return table
-
-
-def _count_by_verdict(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """Yield verdict, statements, results, and how this machine's runs compare."""
-    for verdict in Verdict:
-        members = [row for row in rows if row["verdict"] == verdict.value]
-        if members:
-            relations = Counter(row["here"]["relation"] for row in members if row.get("here"))
-            results = sum(bool(row["size"]) or verdict is Verdict.OPEN for row in members)
-            compared = (relations["agrees"], relations["differs"], relations["undecided"])
-            counts = (len(members) - results, results, *compared)
-            yield verdict.value, *(str(count or "") for count in counts)
-
-
-def _sizes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return one line per experiment with the recorded size and the size of this machine's run."""
-    sizes = {
-        row["needs"]: (row["size"] or "nothing", row.get("here"))
-        for row in rows
-        if row["size"] or row.get("here")
-    }
-    lines = [
-        f"  {name}: recorded {size}"
-        + (f"; here {local['size'] or 'cannot be read'}" if local else "")
-        for name, (size, local) in sizes.items()
-    ]
-    return ["Sizes:", *lines] if lines else []

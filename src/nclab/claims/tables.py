@@ -11,7 +11,7 @@ from rich.text import Text
 
 from nclab.claims.claim import STYLES, Verdict
 from nclab.claims.paper import Erratum
-from nclab.text import number, plain_math
+from nclab.text import counted, number, plain_math
 
 Row = Mapping[str, Any]
 Value = Callable[[Row], float | None]
@@ -59,11 +59,6 @@ class Column:
         return format(value, self.form) if self.form else number(value)
 
 
-def converged(row: Row) -> bool:
-    """Whether the network of a row reached the training accuracy that the experiment requires."""
-    return bool(row["converged"])
-
-
 def list_rows(title: str, rows: Iterable[Row], columns: Sequence[Column]) -> Table:
     """Return a table with one line per row.
 
@@ -81,7 +76,7 @@ def summarise(
     keys: Sequence[Column],
     columns: Sequence[Column],
     *,
-    counts: Callable[[Row], bool] = converged,
+    counts: Callable[[Row], bool] = lambda row: bool(row["converged"]),
     count_heading: str = "converged",
 ) -> Table:
     """Return a table with one line per setting: mean ± standard deviation over the rows that count.
@@ -101,13 +96,13 @@ def summarise(
         settings.setdefault(tuple(key.value_of(row) for key in keys), []).append(row)
     lines = []
     for setting, members in settings.items():
-        counted = [row for row in members if counts(row)]
+        included = [row for row in members if counts(row)]
         cells = [
-            mean_and_deviation(map(column.value_of, counted), column.form, spread=column.spread)
+            mean_and_deviation(map(column.value_of, included), column.form, spread=column.spread)
             for column in columns
         ]
         names = [key.format(value) for key, value in zip(keys, setting, strict=True)]
-        lines.append((*names, f"{len(counted)} of {len(members)}", *cells))
+        lines.append((*names, f"{len(included)} of {len(members)}", *cells))
     headings = (*(key.heading for key in keys), count_heading)
     return Table(title, (*headings, *(column.heading for column in columns)), lines)
 
@@ -139,46 +134,26 @@ def group(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
     return groups
 
 
-def verdict_table(judged: Sequence[Row]) -> Table:
-    """Return a table of claims that were judged from the numbers of a page."""
-    columns = ("", "claim", "source", "verdict", "evidence")
-    return Table("Verdicts, computed from the numbers", columns, [*map(_verdict_cells, judged)])
-
-
 def recorded_verdict_table(judged: Sequence[Row]) -> Table:
-    """Return a table of claims judged from recorded evidence, compared with this machine's runs."""
+    """Return a table of claims judged from recorded evidence, compared with this machine's runs.
+
+    The source of a claim omits the key of the paper if the experiment belongs to this paper.
+    """
     size = next((row["size"] for row in judged if row["size"]), "nothing is recorded")
     local = [row.get("here") or {} for row in judged]
     local_size = next((result["size"] for result in local if result.get("size")), "")
+    title = f"Verdicts from the recorded evidence ({size})"
+    lines = []
+    for row, result in zip(judged, local, strict=True):
+        paper, _, location = row["source"].partition(", ")
+        source = location if row["needs"].startswith(f"{paper}_") else row["source"]
+        cells = row["mark"], row["text"], source, row["verdict"], row["evidence"]
+        lines.append((*cells, result.get("says", "")))
     return Table(
-        f"Verdicts from the recorded evidence ({size})"
-        + (f"; here ({local_size})" if local_size else ""),
+        f"{title}; here ({local_size})" if local_size else title,
         ("", "claim", "source", "verdict", "recorded evidence", "here"),
-        [
-            (*_verdict_cells(row), result.get("says", ""))
-            for row, result in zip(judged, local, strict=True)
-        ],
+        lines,
     )
-
-
-def _verdict_cells(row: Row) -> tuple[str, ...]:
-    """Return the cells of a claim; the source omits the key of the experiment's own paper."""
-    paper, _, location = row["source"].partition(", ")
-    source = location if row["needs"].startswith(f"{paper}_") else row["source"]
-    return row["mark"], row["text"], source, row["verdict"], row["evidence"]
-
-
-def describe_local_result(row: Row) -> str:
-    """Return how this machine's run compares with a recorded verdict; empty without a run.
-
-    >>> describe_local_result({"here": {"size": "preset quick; 2 seeds",
-    ...                                 "says": "agrees (reproduced)"}})
-    'here, preset quick; 2 seeds: agrees (reproduced)'
-    """
-    local = row.get("here")
-    if not local:
-        return ""
-    return ", ".join(filter(None, ("here", local["size"]))) + f": {local['says']}"
 
 
 def for_terminal(table: Any) -> Any:
@@ -194,25 +169,6 @@ def for_terminal(table: Any) -> Any:
     for row in table.rows:
         rich_table.add_row(*map(plain_math, row))
     return rich_table
-
-
-def as_markdown(table: Table) -> str:
-    """Return a table in Markdown.
-
-    >>> print(as_markdown(Table("Cosines", ("layer", "intra"), [("1", "0.5")])))
-    **Cosines**
-    <BLANKLINE>
-    | layer | intra |
-    |---|---|
-    | 1 | 0.5 |
-    """
-
-    def line(cells: Sequence[str]) -> str:
-        return "|" + "|".join(f" {cell.replace('|', chr(92) + '|')} " for cell in cells) + "|"
-
-    ruler = "|---" * len(table.columns) + "|"
-    lines = [f"**{table.title}**", "", line(table.columns), ruler, *map(line, table.rows)]
-    return "\n".join(lines)
 
 
 def claims_table(rows: Sequence[Row], errata: Sequence[Erratum] = ()) -> list[Any]:
@@ -232,28 +188,33 @@ def claims_table(rows: Sequence[Row], errata: Sequence[Erratum] = ()) -> list[An
     for row in rows:
         verdict = Text(row["verdict"], style=STYLES[Verdict(row["verdict"]).tone])
         evidence = f"{row['evidence']} ({row['size']})" if row.get("size") else row["evidence"]
-        local = describe_local_result(row)
-        evidence = plain_math(f"{evidence}\n{local}" if local else evidence)
+        if local := row.get("here"):
+            here = f"here, {local['size']}" if local["size"] else "here"
+            evidence += f"\n{here}: {local['says']}"
+        evidence = plain_math(evidence)
         table.add_row(row["id"], verdict, Text(evidence))
-    statements = [_statement(row, errata) for row in rows] if few else []
-    papers = [row for row in rows if not row.get("ours")]
-    ours = [row for row in rows if row.get("ours")]
-    counts = [_count_verdicts(papers, "claim", "claims")] if papers else []
-    counts += [_count_verdicts(ours, "finding of ours", "findings of ours")] if ours else []
-    return [table, *statements, Text("\n".join(counts))]
+    statements = []
+    for row in rows if few else ():
+        lines = [f"{row.get('source', row['id'])}: {row.get('text', '')}"]
+        for erratum in errata:
+            if row["id"] in erratum.claims:
+                lines += [f"  printed: {erratum.printed}", f"  correct: {erratum.correct}"]
+                lines.append(f"  why: {erratum.why}")
+        statements.append(Text(plain_math("\n".join(lines)) + "\n"))
+    return [table, *statements, Text("\n".join(count_verdicts(rows)))]
 
 
-def _count_verdicts(rows: Sequence[Row], singular: str, plural: str) -> str:
-    counts = Counter(row["verdict"] for row in rows)
-    parts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
-    return f"{len(rows)} {singular if len(rows) == 1 else plural}: {', '.join(parts)}"
+def count_verdicts(rows: Sequence[Row]) -> list[str]:
+    """Return a line with the counts of the verdicts on claims of papers, and one on our findings.
 
-
-def _statement(row: Row, errata: Sequence[Erratum]) -> Text:
-    """Return the statement of a claim in our words, with its errata."""
-    lines = [f"{row.get('source', row['id'])}: {row.get('text', '')}"]
-    for erratum in errata:
-        if row["id"] in erratum.claims:
-            lines += [f"  printed: {erratum.printed}", f"  correct: {erratum.correct}"]
-            lines.append(f"  why: {erratum.why}")
-    return Text(plain_math("\n".join(lines)) + "\n")
+    >>> count_verdicts([{"verdict": "holds"}, {"verdict": "refuted"}, {"verdict": "holds"}])
+    ['3 claims: 2 holds, 1 refuted']
+    """
+    lines = []
+    for ours, noun in ((False, "claim"), (True, "finding")):
+        counts = Counter(row["verdict"] for row in rows if bool(row.get("ours")) is ours)
+        parts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
+        if parts:
+            total = counted(counts.total(), noun)
+            lines.append(f"{total}{' of ours' if ours else ''}: {', '.join(parts)}")
+    return lines

@@ -26,8 +26,6 @@ COLOURS = {
     "differs": "red",
     "damaged": "red",
 }
-NUMBERS = ("records", "network", "summary")
-"""Numbers of a run that are recomputed; they appear in place of a file name."""
 DAMAGED = 1
 """Exit code if a file is damaged or a number differs."""
 
@@ -47,9 +45,9 @@ def command(
     """Check every record, checkpoint and result of a folder; change nothing.
 
     Reports the first bad byte, what it affects and how to repair it. Files of nclab 0.1.0 have no
-    checksums and are unchecked. --numbers also recomputes scalars from the arrays of their records,
-    summaries from the last measurement, measurements of sweeps from checkpoints and data drawn
-    again, and verdicts from numbers.json. Exit code 1 if anything is damaged or differs.
+    checksums and are unchecked. --numbers also recomputes measurements of sweeps from checkpoints
+    and data drawn again, and verdicts from numbers.json. Exit code 1 if anything is damaged or
+    differs.
 
     Example: [bold]nclab verify runs/mine[/bold]
 
@@ -100,6 +98,6 @@ def _summary(results: "list[Verified]") -> str:
     states = {state: sum(result.state == state for result in results) for state in COLOURS}
     counts = ", ".join(f"{count} {state}" for state, count in states.items() if count)
     names = [result.file for result in results]
-    numbers = sum(name.rpartition("/")[2] in NUMBERS or ":" in name for name in names)
-    more = f" and {numbers} kinds of numbers" if numbers else ""
+    numbers = sum(name.endswith("network") or ":" in name for name in names)
+    more = f" and {counted(numbers, 'recomputed result')}" if numbers else ""
     return f"{counted(len(results) - numbers, 'file')}{more}: {counts}."

@@ -1,12 +1,9 @@
-"""Pictures of measurements: classes of one layer, all layers, and training histories."""
+"""Pictures of geometries: classes of one layer, all layers, training histories, and targets."""
 
-import html
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from nclab.errors import NclabError
-from nclab.figures.palette import LIGHT
 from nclab.figures.picture import (
     HeatMap,
     Marker,
@@ -51,8 +48,6 @@ STYLES: tuple[Style, ...] = ("solid", "dashed", "dotted")
 """Line styles of the first, second and third split."""
 MOST_CLASSES = 2000
 """Largest number of classes that are drawn one by one if groups of classes are drawn too."""
-MINI_CLASSES, MINI_PIXELS = 20, 120
-"""Largest number of classes in a small map, and its width in pixels."""
 SMALLEST_LOSS_RATIO = 1e-3
 """Smallest ratio of optimal loss and smallest class loss at which the optimum is drawn."""
 
@@ -273,36 +268,29 @@ def _history_curves(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Seri
     return curves
 
 
-def mini_map(row: Row) -> str:
-    """Return the cosines between classes as a small SVG image; empty if there are over 20 classes.
+def target_picture(row: Row, *, name: str = "target") -> Picture:
+    """Return the cosines of an optimum's classifier and class means, and their norms.
 
-    The image needs no plotting library.
+    >>> row = {"num_classes": 2, "counts": [1, 1], "geometry": "simplex ETF",
+    ...        "classifier_cosines": [[1, -1], [-1, 1]], "mean_cosines": [[1, -1], [-1, 1]],
+    ...        "classifier_norms": [1, 1], "mean_norms": [1, 1]}
+    >>> [panel.title for panel in target_picture(row).panels]
+    ['cosines of classifier rows', 'cosines of class means', 'norms']
     """
-    matrix = row.get("inter_cosine")
-    if not matrix or len(matrix) > MINI_CLASSES:
-        return ""
-    side = MINI_PIXELS / len(matrix)
-    names = class_names(row)
-    cells = []
-    for index, values in enumerate(matrix):
-        for column, value in enumerate(values):
-            if value is None:
-                continue
-            label = html.escape(f"{names[index]}, {names[column]}: {value:.3f}")
-            corner = f'x="{column * side:.1f}" y="{index * side:.1f}" fill="{_blend(value)}"'
-            size = f'width="{side:.1f}" height="{side:.1f}"'
-            cells.append(f"<rect {corner} {size}><title>{label}</title></rect>")
-    size = f'width="{MINI_PIXELS}" height="{MINI_PIXELS}"'
-    return f'<svg {size} role="img" aria-label="cosines between classes">{"".join(cells)}</svg>'
-
-
-def _blend(cosine: float) -> str:
-    """Return the colour of a cosine, interpolated between the two nearest stops of the palette."""
-    position = min(1.0, max(0.0, (cosine + 1) / 2))
-    low, high = next(pair for pair in pairwise(LIGHT.diverging) if position <= pair[1][0])
-    weight = (position - low[0]) / (high[0] - low[0])
-    channels = (
-        round(int(low[1][at : at + 2], 16) * (1 - weight) + int(high[1][at : at + 2], 16) * weight)
-        for at in (1, 3, 5)
-    )
-    return "#" + "".join(f"{channel:02x}" for channel in channels)
+    panels: list[Panel | HeatMap] = []
+    norms = []
+    classes = tuple(str(c) for c in range(row["num_classes"]))
+    names = classes if len(classes) <= 20 else ()
+    for colour, (part, label) in enumerate(
+        (("classifier", "classifier rows"), ("mean", "class means"))
+    ):
+        if matrix := row[f"{part}_cosines"]:
+            title, span = f"cosines of {label}", (-1.0, 1.0)
+            panels.append(HeatMap(title, "class", "class", matrix, names, names, span, centre=0.0))
+        lengths = row[f"{part}_norms"]
+        norms.append(Series(label, row["counts"], lengths, colour=colour, style="none"))
+    points = tuple(series._replace(marker="filled") for series in norms)
+    scale: Scale = "log" if len(set(row["counts"])) > 1 else "linear"
+    panels.append(Panel("norms", "samples of the class", "", points, x_scale=scale))
+    title = f"Target: {row['geometry']}"
+    return Picture(name, title, tuple(panels), len(panels), "", (3.4, 2.8))

@@ -4,7 +4,6 @@
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from nclab.errors import MissingExtra
@@ -90,7 +89,9 @@ def plotly_spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
     shown: set[str] = set()
     for index, (panel, box) in enumerate(zip(picture.panels, boxes, strict=True)):
         suffix = "" if index == 0 else str(index + 1)
-        layout["annotations"].append(_panel_title(panel.title, box))
+        corner = {"x": box[0], "y": box[3], "xref": "paper", "yref": "paper", "yshift": 4}
+        corner |= {"xanchor": "left", "yanchor": "bottom"}
+        layout["annotations"].append(_text(panel.title, 13, colours.ink, **corner))
         if isinstance(panel, Forest):
             data += _forest(layout, panel, box, suffix, colours)
             continue
@@ -176,8 +177,8 @@ def _set_scales(x: dict[str, Any], y: dict[str, Any], panel: Panel, suffix: str)
         x["title"]["text"] = "log t"
     if panel.x_ticks:
         names = [_escape(name).replace("\n", "<br>") for name in panel.x_names]
-        names = names or _spaced_numbers(panel.x_ticks, logarithmic=panel.x_scale != "linear")
-        x |= {"tickvals": list(panel.x_ticks), "ticktext": names, "tickangle": 0}
+        names = names or [f"{tick:g}" for tick in panel.x_ticks]
+        x |= {"tickvals": list(panel.x_ticks), "ticktext": names}
         if names_overlap(panel.x_names):  # slanted names would push the axis title into the legend
             x |= {"tickangle": -45, "title": {"text": ""}}
     if panel.bare:
@@ -187,24 +188,6 @@ def _set_scales(x: dict[str, Any], y: dict[str, Any], panel: Panel, suffix: str)
     if panel.y_range is not None:
         logarithmic = panel.y_scale != "linear"
         y["range"] = [math.log10(end) if logarithmic else end for end in panel.y_range]
-
-
-def _spaced_numbers(ticks: Sequence[float], *, logarithmic: bool) -> list[str]:
-    """Return short numbers for ticks, with an empty text where a number would touch the last one.
-
-    >>> _spaced_numbers((5e-4, 1e-3, 3e-3, 5e-3), logarithmic=True)
-    ['5e-4', '1e-3', '3e-3', '']
-    """
-    positions = [math.log(tick) if logarithmic else tick for tick in ticks]
-    closest = 0.25 * (max(positions) - min(positions)) - 1e-9
-    texts: list[str] = []
-    last = -math.inf
-    for tick, position in zip(ticks, positions, strict=True):
-        mantissa, power = f"{tick:e}".split("e")
-        text = f"{float(mantissa):g}e{int(power)}" if 0 < tick < 0.01 else f"{tick:g}"
-        texts.append(text if position - last >= closest else "")
-        last = position if texts[-1] else last
-    return texts
 
 
 def _scale(scale: Scale, values: Numbers) -> dict[str, Any]:
@@ -347,29 +330,19 @@ def _forest(
         fill = {"fillcolor": colours.grid, "line": {"width": 0}, "layer": "below"}
         layout["shapes"].append({"type": "rect", **axes, **x, **y, **fill})
 
-    def add_text(text: str, side: str, y: float, anchor: str, size: int, colour: str) -> None:
-        layout["annotations"].append(
-            {
-                **axes,
-                "text": text,
-                "x": -1.02 if side == "left" else 1.02,
-                "xanchor": side,
-                "y": y,
-                "yanchor": anchor,
-                "showarrow": False,
-                "font": {"size": size, "color": colour},
-            }
-        )
-
-    add_text(_escape(panel.left), "left", height + 0.6, "top", 11, colours.muted)
-    add_text(_escape(panel.right), "right", height + 0.6, "top", 11, colours.muted)
+    texts = layout["annotations"]
+    sides = (("left", -1.02), ("right", 1.02))
+    for (side, x_text), words in zip(sides, (panel.left, panel.right), strict=True):
+        place = axes | {"x": x_text, "xanchor": side, "y": height + 0.6, "yanchor": "top"}
+        texts.append(_text(words, 11, colours.muted, **place))
     for row in rows:
         heading = row.effect is None
         size, ink = (12, colours.ink) if heading else (11, colours.muted)
-        label = f"<b>{_escape(row.label)}</b>" if heading else _escape(row.label)
-        if row.label:
-            add_text(label, "left", row.y - TEXT_ABOVE, "middle", size, ink)
-            add_text(_escape(row.numbers), "right", row.y - TEXT_ABOVE, "middle", size, ink)
+        for (side, x_text), words in zip(sides, (row.label, row.numbers), strict=True):
+            if row.label:
+                place = axes | {"x": x_text, "xanchor": side}
+                place |= {"y": row.y - TEXT_ABOVE, "yanchor": "middle"}
+                texts.append(_text(words, size, ink, bold=heading and side == "left", **place))
         if not heading:
             zero = {"x0": 0, "x1": 0, "y0": row.y - ZERO_LINE[0], "y1": row.y + ZERO_LINE[1]}
             line = {"type": "line", "layer": "below", "line": {"color": colours.muted, "width": 1}}
@@ -401,19 +374,10 @@ def _interval(row: ForestRow, colours: Colours) -> dict[str, Any]:
     }
 
 
-def _panel_title(title: str, box: Box) -> dict[str, Any]:
-    return {
-        "text": _escape(title),
-        "x": box[0],
-        "y": box[3],
-        "xref": "paper",
-        "yref": "paper",
-        "xanchor": "left",
-        "yanchor": "bottom",
-        "yshift": 4,
-        "showarrow": False,
-        "font": {"size": 13},
-    }
+def _text(text: str, size: int, colour: str, *, bold: bool = False, **place: Any) -> dict[str, Any]:
+    """Return an annotation without an arrow."""
+    escaped = f"<b>{_escape(text)}</b>" if bold else _escape(text)
+    return {"text": escaped, "showarrow": False, "font": {"size": size, "color": colour}, **place}
 
 
 def _add_reference(
@@ -421,11 +385,7 @@ def _add_reference(
 ) -> None:
     """Add a dashed line across the panel with its label at the end."""
     line = {"color": colours.muted, "width": 1.2, "dash": "dash"}
-    label: dict[str, Any] = {
-        "text": _escape(reference.label),
-        "showarrow": False,
-        "font": {"size": 10, "color": colours.muted},
-    }
+    label = _text(reference.label, 10, colours.muted)
     for along, across, value, scale, corner in (
         ("x", "y", reference.y, panel.y_scale, ("right", "bottom")),
         ("y", "x", reference.x, panel.x_scale, ("left", "top")),

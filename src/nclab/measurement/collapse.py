@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nclab import metrics
 from nclab.errors import DataError, NclabError
-from nclab.figures.measured import layer_picture, mini_map
+from nclab.figures.measured import layer_picture
 from nclab.measurement import theory
 from nclab.measurement.diagnosis import verdict
 from nclab.measurement.display import Displayed, html_table, metric_table, with_summary
@@ -317,8 +317,7 @@ differ from those of a simplex by 0 on average (0 = simplex).
         return with_summary(metric_table(self._table_rows()), self.summary())
 
     def _repr_html_(self) -> str:
-        small = mini_map(self._picture_row()) if self.num_classes <= PAIRS_SHOWN else ""
-        return html_table(self._table_rows(), remarks=self.summary()) + small
+        return html_table(self._table_rows(), remarks=self.summary())
 
 
 def _finite(value: float | None) -> float | None:

@@ -14,12 +14,11 @@ import numpy as np
 
 from nclab.claims.claim import Finding
 from nclab.claims.evidence import RecordedNetworks
-from nclab.claims.pictures import Line, line_panel
+from nclab.claims.pictures import SEED_CAPTION, Line, failure_crosses, line_panel
 from nclab.claims.tables import Column, Row
 from nclab.engine import LOCAL, Engine
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import Panel, Series
-from nclab.figures.seeds import SEED_CAPTION, column, converged, failure_crosses
 from nclab.records import read_run
 from nclab.records.schema import MEASUREMENT, layers_of
 from nclab.training.data.artificial import ConicHull, Teacher
@@ -268,13 +267,11 @@ def cosine_panel(title: str, rows: Sequence[Row], classes: int, *, x: str, **axi
         x: field of the setting.
         axis: further fields of the panel.
     """
-    cosines = [column(str(line.value)) for line in COSINE_LINES]
     simplex = simplex_line(classes, [float(row[x]) for row in rows])
-    crosses = failure_crosses(rows, x, cosines)
+    crosses = failure_crosses(rows, x, COSINE_LINES)
     more = [simplex, *crosses]
-    return line_panel(
-        title, converged(rows), x, COSINE_LINES, more=more, y_range=COSINE_RANGE, **axis
-    )
+    shown = [row for row in rows if row["converged"]]
+    return line_panel(title, shown, x, COSINE_LINES, more=more, y_range=COSINE_RANGE, **axis)
 
 
 def line_caption(rows: Iterable[Row]) -> str:

@@ -19,7 +19,6 @@ from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture, Series
-from nclab.figures.seeds import converged
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab_papers.pan2023 import networks as trained
@@ -121,7 +120,8 @@ def tables(numbers: Numbers) -> list[Table]:
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return norms, loss and guarantee against weight decay, with the optimum."""
-    rows, optima = converged(numbers["rows"]), numbers["optima"]
+    rows = [row for row in numbers["rows"] if row["converged"]]
+    optima = numbers["optima"]
     decays = [float(row["weight_decay"]) for row in optima]
     guaranteed = (
         Line("guaranteed by the class losses", "guaranteed_mean_intra", colour=GUARANTEED),

@@ -1,5 +1,6 @@
 """The ladder to Figure 3: trained by cost, resumed, drawn, and extrapolated with an error."""
 
+import runpy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from nclab.claims import evidence, ledger
-from nclab.claims.evidence import record_networks, restore_networks
+from nclab.claims.evidence import restore_networks
 from nclab.claims.tables import for_terminal
 from nclab.errors import NclabError
 from nclab.figures.matplotlib_renderer import draw
@@ -68,7 +69,8 @@ def test_finished_rungs_are_reused_and_expensive_ones_skipped(
         assert gathered["rows"] == first["rows"]
         # Networks restored from the recorded ones need no training.
         patch.setattr(evidence, "networks_file", lambda paper: tmp_path / "networks.jsonl")
-        assert record_networks("ji2022", tmp_path) == 4
+        builder = runpy.run_path(str(Path(__file__).parents[3] / "docs" / "build_experiments.py"))
+        assert builder["record_networks"]("ji2022", tmp_path) == 4
         assert restore_networks("ji2022", tmp_path / "elsewhere") == 4
         again = ladder.run(short, seeds=(0, 1), out=tmp_path / "elsewhere", engine=IN_PROCESS)
         assert (again["rows"], again["runs"]) == (first["rows"], first["runs"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nclab.claims.tables import for_terminal, verdict_table
+from nclab.claims.tables import for_terminal, recorded_verdict_table
 from nclab.records import find_runs
 from nclab.text import as_text
 from nclab_papers.pan2023 import complexity, conjectures, fig31, fig33, norms
@@ -33,8 +33,8 @@ def test_everything_is_rebuilt_from_the_numbers(
     name: str, numbers: dict[str, dict[str, Any]]
 ) -> None:
     module, found = TRAINED[name], numbers[name]
-    judged = [claim.to_dict(claim.judge(found)) for claim in claims_of(module)]
-    tables = [*module.tables(found), verdict_table(judged)]
+    judged = [{**claim.to_dict(claim.judge(found)), "size": ""} for claim in claims_of(module)]
+    tables = [*module.tables(found), recorded_verdict_table(judged)]
     text = "\n".join(as_text(for_terminal(table), width=200) for table in tables)
     assert all(table.title in text for table in tables)
     assert "Verdicts" in text
@@ -81,8 +81,8 @@ def test_tables_are_made_from_the_numbers(name: str, numbers: dict[str, dict[str
     builder = runpy.run_path(str(ROOT / "docs" / "build_experiments.py"))
     heading = {"preset": "tiny", "seeds": [0], "manifest": {"command": f"nclab reproduce {name}"}}
     section = builder["results"](name, {**numbers[name], **heading})
-    assert section.startswith(builder["BEGIN"])
-    assert section.endswith(builder["END"])
+    assert section.startswith(builder["BEGIN_MARK"])
+    assert section.endswith(builder["END_MARK"])
     assert f"](images/{TRAINED[name].pictures(numbers[name])[0].name}.png)" in section
     for claim in claims_of(TRAINED[name]):
         place = f"ours, after {claim.location}" if claim.ours else claim.location.partition(", ")[2]

@@ -1,11 +1,12 @@
 """Networks restored from recorded evidence give the same numbers without training."""
 
+import runpy
 from pathlib import Path
 
 import pytest
 
 from nclab.claims import evidence
-from nclab.claims.evidence import record_networks, restore_networks
+from nclab.claims.evidence import restore_networks
 from nclab.records import find_runs
 from nclab.records.verify import verify_folder
 from nclab.training.sweep import train
@@ -14,6 +15,8 @@ from tests.cli.runner import call
 from tests.nclab_papers.pan2023.tiny import DECAYS, TINY
 
 PAPER = "pan2023"
+BUILDER = Path(__file__).parents[3] / "docs" / "build_experiments.py"
+record_networks = runpy.run_path(str(BUILDER))["record_networks"]
 
 
 @pytest.fixture

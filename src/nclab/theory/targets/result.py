@@ -199,7 +199,7 @@ class Target(Printed):
     def plot(self, dark: bool = False) -> "Drawing":
         """Return a matplotlib figure and its panels: cosines, and norms by class."""
         from nclab.figures.matplotlib_renderer import plot
-        from nclab.figures.targets import target_picture
+        from nclab.figures.measured import target_picture
 
         return plot(target_picture(self.to_dict()), dark)
 
