@@ -372,7 +372,7 @@ def test_features_that_are_all_nan_are_skipped_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"sinks": "runs/mine"}, "pass 'record:FOLDER'"),
+        ({"sinks": "runs/mine"}, "callables that take an Event, got 'runs/mine'"),
         ({"sinks": 5}, "callables that take an Event"),
         ({"alarms": [5]}, "callables that take an Event"),
         ({"alarms": "collapse"}, "callables that take an Event"),

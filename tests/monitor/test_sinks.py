@@ -11,7 +11,7 @@ from torch import nn
 
 import nclab
 from nclab.errors import NclabWarning, RecordError
-from nclab.monitor import Event, RecordSink
+from nclab.monitor import ConsoleSink, Event, RecordSink
 from nclab.records import find_runs, open_run, read_run
 from tests.monitor.loops import batches, network, train
 
@@ -210,7 +210,7 @@ def test_a_failing_sink_does_not_hide_the_error_of_the_training() -> None:
 
 def test_the_console_prints_a_line_for_each_measurement(capsys: pytest.CaptureFixture[str]) -> None:
     model = network()
-    sinks = ["console", "console:cdnv"]
+    sinks = [ConsoleSink(), ConsoleSink("cdnv")]
     with nclab.Monitor(model, sinks=sinks, alarms=[always], total_epochs=2) as monitor:
         train(model, monitor, epochs=2)
     lines = capsys.readouterr().out.splitlines()
@@ -239,17 +239,11 @@ def test_a_run_records_its_progress(tmp_path: Path) -> None:
         assert read_run(tmp_path / "mine").progress == 0.25
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ("runs/mine", "Expected a sink among console, record, .*'record:FOLDER'"),
-        ([3], "Expected sinks= callables that take an Event, or their names, got 3"),
-        ("console:cdvn", "Did you mean cdnv"),
-    ],
-)
-def test_a_wrong_sink_raises(given: Any, words: str) -> None:
-    with pytest.raises(nclab.NclabError, match=words):
-        nclab.Monitor(network(), sinks=given)
+def test_a_wrong_sink_raises() -> None:
+    with pytest.raises(nclab.NclabError, match=r"Expected sinks= callables .* got 3"):
+        nclab.Monitor(network(), sinks=[3])  # type: ignore[list-item]
+    with pytest.raises(nclab.NclabError, match="Did you mean cdnv"):
+        ConsoleSink("cdvn")
 
 
 def test_an_open_run_stays_open(tmp_path: Path) -> None:

@@ -36,13 +36,11 @@ def main(rank: int, meeting: str) -> dict[str, Any]:
     for rows, classes in zip(features.split(9), labels.split(9), strict=True):
         metric.update(rows, classes)
     together = {name: float(value) for name, value in metric.compute().items()}
-    counts = metric.collapse().counts.tolist()
     dist.destroy_process_group()
     alone = NeuralCollapse(CLASSES, DIM)
     alone.merge_state(metric)  # local sums stay local
     return {
         "together": together,
-        "counts": counts,
         "alone": {name: float(value) for name, value in alone.compute().items()},
     }
 

@@ -199,7 +199,7 @@ def _start() -> _Worker:
     context = get_context("spawn")
     parent_end, worker_end = context.Pipe()
     process = context.Process(target=run_worker, args=(worker_end,))
-    with _one_thread_environment(), _without_interrupts():
+    with _one_thread_environment():
         process.start()
     worker_end.close()
     return _Worker(process, parent_end)
@@ -217,19 +217,6 @@ def _stop(workers: list[_Worker]) -> None:
             worker.process.kill()
             worker.process.join()
     workers.clear()
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Block Ctrl-C for new processes, which would print tracebacks before they can ignore it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

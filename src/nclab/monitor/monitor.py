@@ -30,7 +30,7 @@ from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
 from nclab.monitor.event import Alarm, Event, History, Source
 from nclab.monitor.running_estimate import RunningEstimate, is_first_process
 from nclab.monitor.schedule import PRESETS, Schedule, as_schedule, in_window
-from nclab.monitor.sinks import Sink, SinkCalls, as_callables, named_sink
+from nclab.monitor.sinks import Sink, SinkCalls, as_callables
 from nclab.monitor.training_hooks import (
     BatchFeatures,
     BatchLabels,
@@ -89,8 +89,8 @@ class Monitor:
         layers: "last", "all" or names as for `nclab.measure`; by default those of the preset.
         preset: "economy", "standard" or "full", ordered by cost.
         alarms: callables Event -> Alarm, several or None; by default `DEFAULT_ALARMS`.
-        sinks: callables that take each Event, or their names, as "console" or "record:runs/mine".
-            A sink that fails causes one warning; the training and the other sinks go on.
+        sinks: callables that take each Event, such as `ConsoleSink()` or `RecordSink(folder)`. A
+            sink that fails causes one warning; the training and the other sinks go on.
         classifier, pool, labels, ignore_index, min_count, class_names: as for `nclab.measure`, but
             classes may be missing from the data.
         rows: largest number of rows of each batch, drawn at random; batches of tokens have many.
@@ -118,7 +118,7 @@ class Monitor:
         layers: str | Sequence[str] | None = None,
         preset: str = "standard",
         alarms: AlarmRule | Iterable[AlarmRule] | None = None,
-        sinks: str | Sink | Iterable[str | Sink] = (),
+        sinks: Sink | Iterable[Sink] = (),
         classifier: ClassifierChoice = AUTO,
         pool: Pool = "mean",
         labels: LabelChoice = "auto",
@@ -142,8 +142,7 @@ class Monitor:
         if preset not in PRESETS:
             raise NclabError(f"Expected preset={' or '.join(map(repr, PRESETS))}, got {preset!r}.")
         self.rules = as_callables("alarms", DEFAULT_ALARMS if alarms is None else alarms)
-        receivers = as_callables("sinks", sinks, named=True)
-        self._sinks = SinkCalls(named_sink(s) if isinstance(s, str) else s for s in receivers)
+        self._sinks = SinkCalls(as_callables("sinks", sinks))
         self.total_epochs = total_epochs
         """Epochs of the whole training; None if unknown."""
         self.total_steps: int | None = None
@@ -422,20 +421,14 @@ class Monitor:
         self._running.add(features)
 
     def _require_features(self) -> None:
-        """Raise if the first batch could not be read; warn once about later batches.
-
-        A pass that was interrupted, as by a lack of memory, does not predict the next pass.
-        """
+        """Raise if the first batch could not be read; warn once about later batches."""
         if self._hooks.passes > self._passes_before:
             return
-        interrupted = self._hooks.clear_unfinished()
         reason = self._hooks.refused or (
-            "its forward pass began and did not end"
-            if interrupted
-            else "the model made no forward pass in training mode. Call model(inputs) with "
+            "the model made no complete forward pass in training mode. Call model(inputs) with "
             "model.train(), after the labels are known"
         )
-        if self._hooks.passes == 0 and not interrupted:
+        if self._hooks.passes == 0:
             raise ModelError(f"Cannot read the features of the batch: {reason}.")
         if not self._warned:
             self._warned = True

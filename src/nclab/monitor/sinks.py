@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from nclab.errors import NclabError, NclabWarning, RecordError
-from nclab.measurement.collapse import Collapse
 from nclab.metrics.catalogue import every_metric
 from nclab.monitor.event import Event, chosen_metrics
-from nclab.monitor.loggers import MlflowSink, TensorBoardSink, WandbSink
 from nclab.records import Run, open_run
 from nclab.records.encoding import require_json
 from nclab.records.run import claim_folder, refuse_folder_of_runs, require_resumable
@@ -71,7 +69,6 @@ class ConsoleSink:
 
     Args:
         metrics: metrics in the line, in this order.
-        layers: "last" for the classifier's input, or "all" for a line for each layer.
 
     >>> import torch, nclab
     >>> loader = [(torch.eye(2).repeat(3, 1), torch.tensor([0, 1] * 3))]
@@ -80,28 +77,21 @@ class ConsoleSink:
     epoch 3, step 12 | input | cdnv 0
     """
 
-    def __init__(
-        self,
-        metrics: str | Collection[str] | None = None,
-        *,
-        layers: str = "last",
-    ) -> None:
+    def __init__(self, metrics: str | Collection[str] | None = None) -> None:
         self.metrics = chosen_metrics(SHOWN if metrics is None else metrics) or ()
-        self.every_layer = layers == "all"
 
     def __call__(self, event: Event) -> None:
         epochs = "" if event.total_epochs is None else f"/{event.total_epochs}"
         steps = "" if event.total_steps is None else f"/{event.total_steps}"
         moment = f"epoch {event.epoch:g}{epochs}, step {event.step}{steps}"
-        layers = event.layers if self.every_layer else event.layers[-1:]
-        lines = [f"{moment} | {self._line(event, layer)}" for layer in layers]
-        if not layers:
-            lines = [f"{moment} | nothing could be measured"]
+        line = self._line(event) if event.layers else "nothing could be measured"
+        lines = [f"{moment} | {line}"]
         lines += [f"  {'!' if alarm.severe else '*'} {alarm}" for alarm in event.alarms]
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
 
-    def _line(self, event: Event, layer: Collapse) -> str:
+    def _line(self, event: Event) -> str:
+        layer = event.layers[-1]
         known, row = every_metric(), layer.to_row()
         parts = [str(layer.layer)] + ([] if event.split == TRAIN else [event.split])
         for name in self.metrics:
@@ -120,7 +110,8 @@ class RecordSink:
     folder of the run.
 
     Args:
-        target: a folder; or an open run, which the caller closes.
+        target: a folder; or an open run, or another object with its method `append`, which the
+            caller closes.
         config: settings of the run as plain values: a dictionary, a dataclass or the result of
             argparse. The manifest stores them; `nclab runs`, reports and pages compare runs by
             them.
@@ -136,7 +127,7 @@ class RecordSink:
 
     def __init__(
         self,
-        target: str | os.PathLike[str] | Run,
+        target: str | os.PathLike[str] | Any,
         *,
         config: Mapping[str, Any] | argparse.Namespace | Any = None,
         exist: Exist = "new",
@@ -184,7 +175,7 @@ class RecordSink:
             refuse_folder_of_runs(folder)
             require_resumable(folder, kind=KIND, config=self.config)
 
-    def _journal(self, step: int) -> Run:
+    def _journal(self, step: int) -> Any:
         if self.journal is not None:
             return self.journal
         if self.run is None:
@@ -231,42 +222,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-BUILT_IN: Mapping[str, Callable[..., Sink]] = {
-    "console": lambda metrics=None: ConsoleSink(metrics and metrics.split(",")),
-    "record": lambda folder="runs/monitor": RecordSink(folder),
-    "tensorboard": lambda folder="runs/tensorboard": TensorBoardSink(folder),
-    "wandb": lambda project=None: WandbSink(**({} if project is None else {"project": project})),
-    "mlflow": lambda uri=None: MlflowSink(tracking_uri=uri),
-}
-"""Sinks by name: functions of the text after the colon, if there is one."""
-
-
-def named_sink(words: str) -> Sink:
-    """Return the sink for `name` or `name:target`.
-
-    >>> type(named_sink("console:loss,cdnv")).__name__
-    'ConsoleSink'
-    >>> named_sink("runs/mine")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    nclab.errors.NclabError: Expected a sink among console, record, ...; got 'runs/mine'. For a...
-    """
-    name, colon, target = words.partition(":")
-    if name not in BUILT_IN:
-        raise NclabError(
-            f"Expected a sink among {', '.join(BUILT_IN)}; got {words!r}. For a folder of records "
-            "pass 'record:FOLDER', or RecordSink(folder)."
-        )
-    return BUILT_IN[name](*([target] if colon else []))
-
-
-def as_callables(option: str, given: Any, *, named: bool = False) -> list[Any]:
-    """Return one callable or several as a list; raise for others, but allow names if `named`."""
+def as_callables(option: str, given: Any) -> list[Any]:
+    """Return one callable or several as a list; raise if one cannot be called."""
     single = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
     items = [given] if single else list(given)
     for item in items:
-        if not callable(item) and not (named and isinstance(item, str)):
-            names = ", or their names" if named else ""
-            raise NclabError(
-                f"Expected {option}= callables that take an Event{names}, got {item!r}."
-            )
+        if not callable(item):
+            raise NclabError(f"Expected {option}= callables that take an Event, got {item!r}.")
     return items

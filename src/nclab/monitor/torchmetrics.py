@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import MissingExtra
-from nclab.measurement.collapse import Collapse
 from nclab.measurement.layer_stream import LayerStream
-from nclab.measurement.options import SCATTER_LIMIT, Head, MeasureOptions
+from nclab.measurement.options import SCATTER_LIMIT, MeasureOptions
 from nclab.metrics.catalogue import METRICS, plugin_metrics
 from nclab.statistics import ClassMoments
 from nclab.statistics.blocks import device_with_float64
@@ -25,9 +24,8 @@ except ImportError as error:
 REASONS = {
     "second pass": "a metric sees each feature once; use nclab.measure_features",
     "scatter": "the d x d scatter is not kept; pass scatter=True",
-    "weight": "no classifier weights were given; pass them to collapse(weight, bias)",
+    "weight": "a metric of features has no classifier",
 }
-NO_LOGITS = "a metric of features sees no logits"
 
 
 @dataclass(frozen=True)
@@ -172,32 +170,19 @@ class NeuralCollapse(Metric):
 
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics of all batches."""
-        present = int((self.layout.moments(self.sums).counts > 0).sum())
-        scalars = self._collapse(None, None).scalars() if present >= 2 else {}
-        defined = {name: value for name, value in scalars.items() if value is not None}
+        moments = self.layout.moments(self.sums.clone())
+        scalars: dict[str, float | None] = {}
+        if int((moments.counts > 0).sum()) >= 2:
+            classes, scatter = self.layout.num_classes, self.layout.scatter
+            stream = LayerStream(MeasureOptions(num_classes=classes, scatter=scatter))
+            stream.restore(moments)
+            scalars = stream.collapse(REASONS).scalars()
         prefix = "" if self.layer is None else f"nc/{self.layer}/"
-        made = self.sums.new_tensor
-        return {prefix + name: made(defined.get(name, math.nan)) for name in self.names}
-
-    def collapse(self, weight: Any = None, bias: Any = None) -> Collapse:
-        """Return the measurement with all its arrays.
-
-        `weight` (C, d) and `bias` (C,) of the classifier add the metrics that compare the
-        classifier with the class means. Under torch.distributed all processes must call this.
-        """
-        with self.sync_context(should_sync=self._to_sync, should_unsync=self._should_unsync):
-            return self._collapse(weight, bias)
-
-    def _collapse(self, weight: Any, bias: Any) -> Collapse:
-        layout = self.layout
-        options = MeasureOptions(num_classes=layout.num_classes, scatter=layout.scatter)
-        stream = LayerStream(options, layer=self.layer)
-        stream.restore(layout.moments(self.sums.clone()))
-        if weight is None:
-            return stream.collapse(REASONS)
-        head = Head.checked(weight, bias, self.layout.num_classes)
-        head.check_dim(self.layout.dim)
-        return stream.collapse(REASONS | {"weight": NO_LOGITS}, head=head)
+        result = {}
+        for name in self.names:
+            value = scalars.get(name)
+            result[prefix + name] = self.sums.new_tensor(math.nan if value is None else value)
+        return result
 
     def _apply(self, fn: Callable[..., Any], exclude_state: Sequence[str] = ()) -> nn.Module:
         # `.to(torch.float32)` of a surrounding model would round the sums: change the device only.

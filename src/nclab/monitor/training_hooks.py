@@ -142,7 +142,6 @@ class TrainingHooks:
         """Number of training passes without labels."""
         self.refused: str | None = None
         """Reason why the last pass with labels could not be read."""
-        self._unfinished = False
         self._batch = 0
         self._expected: BatchLabels | LabelFunction | None = None
         self._reading: BatchLabels | None = None
@@ -181,11 +180,6 @@ class TrainingHooks:
             self._recorder.remove()
         self._recorder = self._inputs = self._expected = self._reading = None
         return expected
-
-    def clear_unfinished(self) -> bool:
-        """Return whether the last pass with labels began and never ended, and reset this flag."""
-        unfinished, self._unfinished = self._unfinished, False
-        return unfinished
 
     def _install(self) -> None:
         points = self._points() if self.layers.found else None
@@ -226,7 +220,7 @@ class TrainingHooks:
                 self._recorder.pause()
             self.unclaimed += model.training
             return
-        self._expected, self._unfinished = None, True
+        self._expected = None
         assert self._recorder is not None
         self._recorder.restart()
         self._chosen = None
@@ -246,14 +240,12 @@ class TrainingHooks:
         recorder.pause()
         if batch is None:
             self._finish(recorder, labels, output)
-            self._unfinished = False
             return
         self.remove()  # the traced pass is over: find the layers, then install hooks there
         with reading_weights(model):
             self.layers.find(recorder, batch, output)
             loss = self._model_loss(model, batch, output)
         self._finish(recorder, labels, output, loss)
-        self._unfinished = False
         self._install()
 
     def _model_loss(self, model: nn.Module, batch: Batch, output: Any) -> float | None:

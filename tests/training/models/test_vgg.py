@@ -67,10 +67,9 @@ def test_images_of_other_sizes_raise(shape: tuple[int, ...]) -> None:
         VGG13(VGGShape(width=0.1))(torch.zeros(shape))
 
 
-@pytest.mark.parametrize("wrong", [{"width": 0.01}, {"classes": 1}, {"channels": 0}])
-def test_impossible_shapes_raise(wrong: dict[str, float]) -> None:
+def test_an_impossible_width_raises() -> None:
     with pytest.raises(ModelError, match="Expected"):
-        VGGShape(**wrong)  # type: ignore[arg-type]
+        VGGShape(width=0.01)
 
 
 def test_dense_layers_are_those_of_the_published_network() -> None:
@@ -83,5 +82,3 @@ def test_dense_layers_are_those_of_the_published_network() -> None:
     assert sizes == [(512, 4096), (4096, 4096), (4096, 10)]
     small = vgg13(VGGShape(width=0.125, dense=4096, batch_norm=False), seed=0)
     assert small.features(torch.zeros(2, 1, 32, 32)).shape == (2, 512)
-    with pytest.raises(ModelError, match="dense"):
-        VGGShape(width=0.125, dense=2)

@@ -30,17 +30,11 @@ class VGGShape:
     in the published network, 0 for no such layers."""
 
     def __post_init__(self) -> None:
-        if self.classes < 2:
-            raise ModelError(f"Expected at least 2 classes, got {self.classes}.")
-        if self.channels < 1:
-            raise ModelError(f"Expected at least 1 channel, got {self.channels}.")
         if not BLOCKS[0] * self.width >= 1:
             raise ModelError(
                 f"Expected a width of at least 1/{BLOCKS[0]}, so that the first layer has a "
                 f"channel; got {self.width:g}."
             )
-        if self.dense and not self.dense * self.width >= 1:
-            raise ModelError(f"Expected dense layers of at least 1 output, got {self.dense}.")
 
     @property
     def blocks(self) -> tuple[int, ...]:

@@ -84,17 +84,16 @@ class SweepConfig:
                 raise NclabError(f"Expected at least one of {name}, got none.")
             if len(set(values)) < len(values):
                 raise NclabError(f"Expected {name} without repetition, got {list(values)}.")
-        if self.recipe.epochs < 1:
-            raise NclabError(f"Expected epochs of at least 1, got {self.recipe.epochs}.")
+        counts = {"epochs": self.recipe.epochs, "moments": self.moments}
+        counts |= {"checkpoint_every": self.checkpoint_every}
+        for name, value in counts.items():
+            if value is not None and value < 1:
+                raise NclabError(f"Expected {name} of at least 1, got {value}.")
         if self.shape.layers < 2:
             raise NclabError(
                 "Expected at least 2 layers, a hidden layer and the classifier; "
                 f"got {self.shape.layers}."
             )
-        for name in ("moments", "checkpoint_every"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise NclabError(f"Expected {name} of at least 1, got {value}.")
         for name, choices in (("layers", Layers), ("statistics", Statistics)):
             if getattr(self, name) not in get_args(choices):
                 known = " or ".join(map(repr, get_args(choices)))

@@ -74,10 +74,8 @@ class Axes:
                     f"Expected {name} as an axis of the data, which set it for the network; "
                     f"got {path!r}."
                 )
-            if isinstance(values, str) or not isinstance(values, Sequence):
+            if isinstance(values, str) or not isinstance(values, Sequence) or not values:
                 raise NclabError(f"Expected a list of values of {path}, got {values!r}.")
-            if not values:
-                raise NclabError(f"Expected at least one value of {path}, got none.")
             if len(set(map(repr, values))) < len(values):
                 raise NclabError(f"Expected {path} without repetition, got {list(values)}.")
         _ = self.configs  # raises for unknown fields and for values that a field does not accept

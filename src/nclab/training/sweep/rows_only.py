@@ -61,20 +61,6 @@ def train_rows(
     A row has `weight_decay` and `seed` of the member, the values of `measure`, and `why`: None, or
     the reason for missing values. The options of a config on measurements and checkpoints have no
     effect.
-
-    >>> import tempfile
-    >>> from nclab.training.data import Teacher
-    >>> from nclab.training.models import Shape
-    >>> from nclab.training.fleet import Recipe
-    >>> config = SweepConfig(
-    ...     data=Teacher(samples=200, width=20), shape=Shape(layers=3, width=16), norms=("affine",),
-    ...     weight_decays=(1e-3, 1e-2), recipe=Recipe(epochs=3, batch=50),
-    ... )
-    >>> def count(network):
-    ...     return {"samples": len(network.train)}
-    >>> rows = train_rows([config], Path(tempfile.mkdtemp()), count, workers=0)
-    >>> rows[0][1]
-    {'weight_decay': 0.01, 'seed': 0, 'why': None, 'samples': 200}
     """
     folder = (out / FOLDER).absolute()
     known = _read_rows(folder, _name(measure))
