@@ -71,15 +71,6 @@ def test_counts() -> None:
     assert value["num_classes"] == 6
     with pytest.raises(DataError, match="got -1 for class 1"):
         run("certify", "--counts", "5,-1", "--alpha", "2", "--beta", "1", "--loss", "0.3")
-    with pytest.raises(DataError, match=r"without --counts \(use nclab target\)"):
-        run("certify", "--counts", "5,2", "--weight-decay", "0.1")
-
-
-def test_weight_decay() -> None:
-    value = run_json("certify", "--classes", "10", "--weight-decay", "5e-4")
-    assert value["product"] == pytest.approx(7.875694, abs=1e-6)
-    assert set(value) >= {"alpha", "beta", "optimal_loss", "critical_weight_decay"}
-    assert "critical" in run("certify", "--classes", "10", "--weight-decay", "0.4").stdout
 
 
 def test_file(tmp_path: Path) -> None:
@@ -102,7 +93,6 @@ def test_file(tmp_path: Path) -> None:
         ["certify"],
         ["certify", "--classes", "10"],
         ["certify", "--classes", "10", "--alpha", "2.2"],
-        ["certify", "--classes", "10", "--alpha", "2.2", "--weight-decay", "0.1"],
         ["certify", "nothing.npz"],
         ["certify", "nothing.npz", "--classes", "10"],
         [*NUMBERS[:-1], "0.01"],

@@ -120,13 +120,13 @@ def test_four_axes_of_a_users_file(tmp_path: Path) -> None:
         assert f'<a href="runs.html#x={axis}">' in page
 
 
-def test_lists_of_data_switches_and_milestones(tmp_path: Path) -> None:
-    flags = "--data teacher,conic --samples 130,140 --inputs 6 --both bias --features none,2"
+def test_lists_of_data_and_milestones(tmp_path: Path) -> None:
+    flags = "--data teacher,conic --samples 130,140 --inputs 6 --features none,2"
     flags += " --milestones 0.5/0.25,0.5 --plan --json --teacher-depth 2,3"
     done = call("sweep", *flags.split(), *TINY.split(), "--out", tmp_path / "runs")
     assert done.code == 0, done.err
     plan = json.loads(done.out)
-    assert plan["networks"] == (4 + 2) * 2 * 2 * 2
+    assert plan["networks"] == (4 + 2) * 2 * 2
     assert plan["axes"]["features"] == [None, 2]
     assert plan["axes"]["milestones"] == [[0.5], [0.25, 0.5]]
 
@@ -135,7 +135,7 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
     inputs, labels = np.ones((6, 2)), np.array([0, 1] * 3)
     cases = {
         "got nan in row 0": {"X": np.full((6, 2), np.nan), "y": labels},
-        "at least 2 classes, got 1": {"X": inputs, "y": 0 * labels},
+        "at least 2 classes, got only class 0": {"X": inputs, "y": 0 * labels},
         "got (6, 2, 1)": {"X": inputs[:, :, None], "y": labels},
         "no more classes than samples": {"X": inputs, "y": labels * 50},
         "X or features or inputs": {"Z": inputs, "y": labels},
@@ -200,11 +200,6 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
             "--loss as one of cross_entropy, label_smoothing, focal, mse",
         ),
         (("--loss", ","), "at least one value of --loss, got none"),
-        (
-            ("--both", "width"),
-            "--both to name bias, head-bias, drop-last, nesterov",
-        ),
-        (("--both", "standardise"), "--standardise with a file"),
         (
             ("--data", "teacher,conic", "--components", "5,6"),
             "--components only with fashion data",

@@ -64,9 +64,6 @@ def command(
     shuffled_labels: Annotated[
         bool, typer.Option("--shuffled-labels", help="Also show the scores of shuffled labels.")
     ] = False,
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Skip classes without samples.")
-    ] = False,
     min_count: Annotated[
         int | None,
         typer.Option(
@@ -158,9 +155,7 @@ def command(
     with open_engine(engine, address) as opened:
         shard_options = {"engine": opened, "workers": workers, "skip_bad": skip_bad, "keep": keep}
         options_of_kind: dict[str, Any] = shard_options if shards else file_options
-        collapse = _measured(
-            files[0], shards, labels, allow_missing=allow_missing, **options, **options_of_kind
-        )
+        collapse = _measured(files[0], shards, labels, **options, **options_of_kind)
         test_collapse = None
         if test is not None:
             options_of_kind = shard_options if test_shards else file_options

@@ -67,12 +67,6 @@ def command(
             "a label in every row; several, separated by commas."
         ),
     ] = "teacher",
-    both: Annotated[
-        str | None,
-        typer.Option(
-            help="Switches to try both on and off, for example bias,nesterov.", show_default=False
-        ),
-    ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plan and train nothing.")] = False,
     workers: WorkersOption = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -105,7 +99,7 @@ def command(
     from nclab.training.sweep import Axes, plan_sweep, train_plan, write_results
     from nclab.training.sweep.rows import rows_table
 
-    configs = _with_both(configs, both)
+    configs = _with_seeds(configs)
     sources = _sources(configs, data)
     config = configs["sweep"].build(data=sources[0])
     axes = Axes(config, {"data": sources, **configs["sweep"].axes()})
@@ -138,8 +132,8 @@ def _check_options_are_read(axes: "Axes", options: Options) -> None:
         )
 
 
-def _with_both(configs: Configs, both: str | None) -> Configs:
-    """Return the configs with both values of the named switches, and with a list of seeds."""
+def _with_seeds(configs: Configs) -> Configs:
+    """Return the configs with the seeds as a list; reject a single number, which is ambiguous."""
     text = configs["sweep"].values["seeds"]
     seeds = read_seeds(text)
     if seeds is None and text.strip() != "0":
@@ -147,23 +141,8 @@ def _with_both(configs: Configs, both: str | None) -> Configs:
             f"Expected --seeds as a list or a range, got {text}. Write --seeds {text}, for the "
             f"single seed {text}, or --seeds 0:{text} for {text} seeds."
         )
-    values: dict[str, Any] = {"seeds": ",".join(map(str, seeds or (0,))) + ","}
-    switches = {
-        option.flag.removeprefix("--"): option.name
-        for options in configs.values()
-        for option in options.all()
-        if option.several and option.kind is bool
-    }
-    for word in (both or "").split(","):
-        name = word.strip().removeprefix("--").replace("_", "-")
-        if name and name not in switches:
-            raise NclabError(f"Expected --both to name {', '.join(switches)}; got {name!r}.")
-        if name:
-            values[switches[name]] = (True, False)
-    return {
-        name: replace(options, values={**options.values, **values})
-        for name, options in configs.items()
-    }
+    values = {**configs["sweep"].values, "seeds": ",".join(map(str, seeds or (0,))) + ","}
+    return {**configs, "sweep": replace(configs["sweep"], values=values)}
 
 
 def _sources(configs: Configs, data: str) -> list[Any]:

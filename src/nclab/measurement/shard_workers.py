@@ -123,7 +123,7 @@ class Plan:
         if absent and not options.missing_allowed:
             raise DataError(
                 f"Expected samples of all {len(counts)} classes, got none of {absent}, such "
-                f"as class {int(counts.argmin())}. Pass allow_missing (--allow-missing) to leave "
+                f"as class {int(counts.argmin())}. Pass allow_missing (--min-count 1) to leave "
                 "them out."
             )
         self.options = replace(options, num_classes=len(counts))
