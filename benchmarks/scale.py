@@ -1,4 +1,4 @@
-"""Measure many classes on one machine: time and limit, peak memory and plan, exponents.
+"""Measure many classes on one machine: time and limit, peak memory, exponents.
 
 `--classes 100000 --rows 500000 --dim 768` writes features to shards (float32, class means and noise
 drawn at random). A separate process then measures them with one thread: every one-pass metric and
@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,7 +38,6 @@ SHARD = 2**13
 NOISE = 0.3
 TILE = 512
 STATUS = Path("/proc/self/status")
-PLANNED = "Plans "
 READING = (25_000, 50_000, 100_000, 200_000)
 CLASSES = (17_000, 24_000, 34_000)
 DIMS = (128, 256, 512)
@@ -97,7 +95,7 @@ def limit(folder: Path, classes: int, dim: int) -> dict[str, float]:
 
 
 def measured(folder: Path, *, second_pass: bool) -> dict[str, object]:
-    """Measure once in this process; return time, plan, peak memory and limit."""
+    """Measure once in this process; return time, peak memory and limit."""
     torch.set_num_threads(1)
     first = next(iter(find_shards(folder)))
     dim = next(iter(open_shard(first).features())).shape[1]
@@ -105,12 +103,9 @@ def measured(folder: Path, *, second_pass: bool) -> dict[str, object]:
     nclab.measure_features(warm, own)  # compile and import before timing
     before = peak_gb()
     started = time.process_time()
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        collapse = nclab.measure_shards(folder, second_pass=second_pass, workers=0)
+    collapse = nclab.measure_shards(folder, second_pass=second_pass, workers=0)
     ours = time.process_time() - started
     peak = peak_gb()
-    plans = [str(one.message) for one in said if str(one.message).startswith(PLANNED)]
     parts = limit(folder, collapse.num_classes, dim)
     total = sum(parts.values())
     return {
@@ -121,7 +116,6 @@ def measured(folder: Path, *, second_pass: bool) -> dict[str, object]:
         "ours_cpu_s": round(ours, 2),
         "limit_cpu_s": {name: round(seconds, 2) for name, seconds in parts.items()},
         "ratio": round(ours / total, 3),
-        "plan": plans,
         "peak_gb": round(peak, 3),
         "before_gb": round(before, 3),
         "closest": [list(pair) for pair in collapse.closest_pairs[:3]],

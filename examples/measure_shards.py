@@ -21,7 +21,7 @@ def main() -> None:
             features = means[labels] + torch.randn(500, DIM, generator=generator)
             part = {"features": features, "labels": labels}
             save_file(part, Path(folder) / f"part-{number}.safetensors")
-        print(nclab.measure_shards(folder, weight=means, memory="1GB"))
+        print(nclab.measure_shards(folder, weight=means))
 
 
 if __name__ == "__main__":  # workers are processes: they import this file

@@ -340,7 +340,7 @@ def test_a_truncated_file_is_named_and_can_be_skipped(parts: list[Path]) -> None
 
 
 def test_options_of_shards_or_single_files_only(parts: list[Path], file: Path) -> None:
-    for flags in (("--shuffled-labels",), ("--soft",)):
+    for flags in (("--intervals",), ("--shuffled-labels",), ("--soft",)):
         done = call("measure", *parts, *flags)
         assert done.code == 2, flags
         assert done.err.startswith(f"nclab: Expected {flags[0]} only with a single .npz"), done.err
@@ -355,20 +355,15 @@ def test_options_of_shards_or_single_files_only(parts: list[Path], file: Path) -
     assert "--address only with --engine ray" in done.err
 
 
-def test_shards_have_intervals_expensive_metrics_and_test_data(
-    parts: list[Path], file: Path
-) -> None:
+def test_shards_have_expensive_metrics_and_test_data(parts: list[Path], file: Path) -> None:
     head = parts[0].parent.with_name("head.npz")
-    flags = ("--intervals", "--metrics", "rankme,nc2_gram_weights", "--workers", 0, "--json")
-    expected = nclab.measure_features(*DATA, metrics=["rankme", "nc2_gram_weights"], intervals=True)
+    flags = ("--metrics", "rankme,nc2_gram_weights", "--workers", 0, "--json")
+    expected = nclab.measure_features(*DATA, metrics=["rankme", "nc2_gram_weights"])
     for test in (file, parts[0].parent):
         done = call("measure", *parts, "--head", head, "--test", test, *flags)
         assert done.code == 0, done.err
         result = json.loads(done.out)
         assert result["rankme"] == pytest.approx(expected.rankme, rel=1e-10)
-        assert expected.intervals is not None
-        low = result["intervals"]["nc1_trace_ratio"][0]
-        assert low == pytest.approx(expected.intervals["nc1_trace_ratio"].low, rel=1e-10)
         other = nclab.measure_features(*DATA, reference=expected)
         strong = result["test"]["strong_test_collapse"]
         assert strong == pytest.approx(other.strong_test_collapse, rel=1e-10)
@@ -377,7 +372,7 @@ def test_shards_have_intervals_expensive_metrics_and_test_data(
     assert "parts: 45 samples" in done.out
 
 
-def test_the_weight_in_shards_is_used_if_all_are_equal(tmp_path: Path) -> None:
+def test_the_weight_in_the_first_shard_is_used(tmp_path: Path) -> None:
     def written(number: int, weight: object) -> Path:
         rows = slice(20 * number, 20 * number + 25)
         arrays = {"X": DATA.features[rows], "y": DATA.labels[rows]}
@@ -391,13 +386,6 @@ def test_the_weight_in_shards_is_used_if_all_are_equal(tmp_path: Path) -> None:
         DATA.features[order], DATA.labels[order], DATA.weight, DATA.bias
     )
     assert json.loads(done.out)["loss"] == pytest.approx(expected.loss, rel=1e-10)
-    files[1] = written(1, 2 * np.asarray(DATA.weight))
-    done = call("measure", *files, "--workers", 0)
-    assert done.code == 2
-    assert done.err == (
-        "nclab: Expected one weight for all shards, but 1.npz and 0.npz hold different ones. "
-        "Choose one: weight= (--head FILE).\n"
-    )
 
 
 def test_messages_say_what_to_do_and_name_the_file(file: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import nclab
 from nclab.engine import Job, Progress
 from nclab.engine.ray import Cluster
 from nclab.files import write_whole
-from nclab.measurement import shard_workers
 from nclab.measurement import shards as module
 from nclab.training.sweep import train, train_sweep
 from nclab.training.sweep.group import train_group
@@ -22,6 +21,7 @@ from tests.engine.machines import ADDRESS, SHARED
 from tests.measurement.test_shards import save
 from tests.training.sweep.small import small
 
+FIRST_ROUND = module.first_round
 PATIENCE_SECONDS = 60.0
 SIZE, VERSIONS = 200_000, 100
 
@@ -59,7 +59,7 @@ def noted(report: Any, shards: Any, plan: Any) -> Any:
     folder = Path(shards[0]).parents[1] / "rounds"
     (folder / platform.node()).touch()
     _wait(lambda: len(list(folder.iterdir())) == 2)
-    return shard_workers.first_round(report, shards, plan)
+    return FIRST_ROUND(report, shards, plan)
 
 
 def job(report: Any, group: Any) -> None:
@@ -119,7 +119,7 @@ def main() -> dict[str, Any]:
 
         setattr(module, "first_round", this.noted)  # noqa: B010
         result = nclab.measure_shards(SHARED / "shards", data.weight, data.bias, engine=cluster)
-        setattr(module, "first_round", shard_workers.first_round)  # noqa: B010
+        setattr(module, "first_round", FIRST_ROUND)  # noqa: B010
         output["measured"] = result.to_dict()
         output["unshared shards"] = refusal(
             lambda: nclab.measure_shards("/tmp/shards", engine=cluster, skip_bad=True)

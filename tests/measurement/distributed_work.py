@@ -157,7 +157,7 @@ def work() -> dict[str, Any]:
     unlike.all_reduce()
     results["residuals"] = unlike.residuals is not None
     results["own"] = nclab.measure(model, loader, process_group="local", allow_missing=True).samples
-    results["shuffled labels"] = refusal(lambda: nclab.measure(model, loader, shuffled_labels=True))
+    results["intervals"] = refusal(lambda: nclab.measure(model, loader, intervals=True))
     spoiled = [(rows, labels + 90 * (rank == 1)) for rows, labels in loader]
     results["bad label"] = refusal(lambda: nclab.measure(model, spoiled))
     once = nclab.measure(model, iter(loader) if rank == 1 else loader, cache_bytes=0)

@@ -24,12 +24,6 @@ def test_the_verdict_of_a_collapsed_network() -> None:
     assert "The classifier is aligned with the class means" in verdict
 
 
-def test_the_verdict_compares_with_shuffled_labels_if_measured() -> None:
-    data = cloud(per_class=50)
-    assert "shuffled labels give" in nclab.measure_features(*data, shuffled_labels=True).verdict
-    assert "random labels would give" in nclab.measure_features(*data).verdict
-
-
 def test_the_verdict_lists_merged_zero_and_unlearnt_classes() -> None:
     etf = simplex_etf(5, 8)
     etf[1] = etf[0] + 0.01

@@ -122,7 +122,7 @@ def test_an_error_in_one_process_is_an_error_in_all(processes: list[dict[str, An
     for rank, result in enumerate(processes):
         whose = "Expected labels in [0, 11)" if rank == 1 else "processes [1] could not"
         assert whose in result["bad label"]
-        assert "one process for intervals and shuffled_labels" in result["shuffled labels"]
+        assert "one process for intervals" in result["intervals"]
         assert "exceed cache_bytes=0" in result["once"]
         assert "the same features in both passes" in result["changed"]
         assert "processes [0] saw no batch" in result["no batch"]

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 import nclab
-from nclab.measurement import memory
 from nclab.measurement.options import MeasureOptions
 from nclab.measurement.resampling import (
     EXTREME,
@@ -149,12 +148,6 @@ def test_an_accuracy_of_one_has_an_exact_interval() -> None:
     assert high == 1.0
 
 
-def test_memory_is_announced_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "ANNOUNCED", 1000)
-    with pytest.warns(nclab.NclabWarning, match="for 5 classes in dimension 7: .* intervals"):
-        nclab.measure_features(DATA.features, DATA.labels, intervals=True)
-
-
 @pytest.mark.parametrize("wrong", [1, 4, "yes", 2.5])
 def test_a_wrong_number_of_groups_raises(wrong: object) -> None:
     with pytest.raises(nclab.NclabError, match="intervals=True or from 5 to 1000 groups"):
@@ -166,14 +159,10 @@ def test_models_have_intervals_and_tables_show_them() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(7, 9), torch.nn.ReLU(), torch.nn.Linear(9, 9))
     net = torch.nn.Sequential(net, torch.nn.ReLU(), torch.nn.Linear(9, 5))
     loader = list(zip(DATA.features.float().split(25), DATA.labels.split(25), strict=True))
-    report = nclab.measure(
-        net, loader, layers="all", intervals=True, shuffled_labels=True, metrics="all"
-    )
+    report = nclab.measure(net, loader, layers="all", intervals=True, metrics="all")
     assert report.last.intervals is not None
-    assert report.last.shuffled_labels is not None
     assert "±" in str(report)
     assert "±" in str(report.last)
-    assert "labels shuffled" in str(report.last)
     assert "no interval" in str(report.last)
     line = report._picture().panels[1].series[0]  # type: ignore[union-attr]
     assert line.low is not None

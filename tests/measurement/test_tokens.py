@@ -408,8 +408,8 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
             "2 classes with min_count=9999 samples, the largest has",
         ),
         (
-            lambda m: nclab.measure(m, [TOKENS], labels="next", min_count=2, shuffled_labels=True),
-            "min_count without intervals and shuffled_labels, got shuffled_labels=True",
+            lambda m: nclab.measure(m, [TOKENS], labels="next", min_count=2, intervals=True),
+            "min_count without intervals, got intervals=10",
         ),
         (
             lambda m: nclab.measure_features(torch.ones(2, 3, 4), TOKENS[:2, :2]),

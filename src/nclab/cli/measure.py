@@ -106,16 +106,6 @@ def command(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Skip shards that cannot be read.")
     ] = False,
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="<folder>",
-            help="Folder for the sums of finished shards, to continue after a kill.",
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None, typer.Option(help="Memory limit besides the features, for example 8GB.")
-    ] = None,
 ) -> None:
     """Measure the neural collapse of saved features and of their classifier.
 
@@ -123,21 +113,25 @@ def command(
 
     With many files: [bold]nclab measure features/*.safetensors --head head.safetensors[/bold]
 
-    With many classes: [bold]nclab measure features/*.safetensors --memory 8GB --one-pass[/bold]
+    With many classes: [bold]nclab measure features/*.safetensors --one-pass[/bold]
     """
     shards = [] if labels is not None and len(files) == 1 else _shards(files)
     if labels is not None and shards:
         raise NclabError(f"Expected --labels with one FILE, got it with {len(shards)}.")
     test_shards = [] if test is None else _shards([test])
-    file_options = {"shuffled_labels": shuffled_labels, "soft": soft, "next_tokens": next_tokens}
+    file_options = {
+        "intervals": intervals,
+        "shuffled_labels": shuffled_labels,
+        "soft": soft,
+        "next_tokens": next_tokens,
+    }
     if shards or test_shards:
         count = len(shards or test_shards)
         flags = {f"--{name.replace('_', '-')}": value for name, value in file_options.items()}
         _reject_flags(flags, f"a single .npz or .safetensors file, got {count} shards")
     else:
         flags = {"--engine": engine is not EngineName.local, "--address": address is not None}
-        flags |= {"--workers": workers is not None, "--keep": keep is not None}
-        flags |= {"--skip-bad": skip_bad}
+        flags |= {"--workers": workers is not None, "--skip-bad": skip_bad}
         _reject_flags(flags, "several files or a folder, got one file")
     weight, bias = _head(files[0], head, shards)
     options: dict[str, Any] = {
@@ -149,11 +143,9 @@ def command(
         "min_count": min_count,
         "class_names": None if class_names is None else class_names.split(","),
         "metrics": metrics.split(",") if "," in metrics else metrics,
-        "intervals": intervals,
-        "memory": memory,
     }
     with open_engine(engine, address) as opened:
-        shard_options = {"engine": opened, "workers": workers, "skip_bad": skip_bad, "keep": keep}
+        shard_options = {"engine": opened, "workers": workers, "skip_bad": skip_bad}
         options_of_kind: dict[str, Any] = shard_options if shards else file_options
         collapse = _measured(files[0], shards, labels, **options, **options_of_kind)
         test_collapse = None
@@ -216,16 +208,16 @@ def _measured(
 
 
 def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
-    """Return weight and bias from their file, else from FILE, else from what all shards have."""
+    """Return weight and bias from their file, else from FILE or the first shard."""
     from nclab.array_files import BIAS, WEIGHT, pick, pick_optional, read_arrays
-    from nclab.measurement.shard_files import common_head
 
     if head is not None:
         arrays = read_arrays(head)
         return pick(arrays, WEIGHT, head), pick_optional(arrays, BIAS)
-    if shards:
-        return common_head(shards)
-    arrays = read_arrays(file)
+    first = shards[0] if shards else file
+    if shards and first.suffix not in (".npz", ".safetensors"):
+        return None, None
+    arrays = read_arrays(first)
     return pick_optional(arrays, WEIGHT), pick_optional(arrays, BIAS)
 
 

@@ -1,18 +1,18 @@
 """measure_features: measure features given as arrays or in batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.features.labels import as_label_tensor, has_class_names, row_labels
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.gather import NO_WEIGHT, with_class_names
+from nclab.measurement.gather import NO_WEIGHT
 from nclab.measurement.layer_stream import Cache, LayerStream
-from nclab.measurement.memory import Budget, Memory
 from nclab.measurement.options import (
     CACHE_BYTES,
     ClassNames,
@@ -24,11 +24,13 @@ from nclab.measurement.options import (
     require_known_classes,
     split_soft,
 )
+from nclab.metrics.catalogue import every_metric
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX, as_tensor
 
 SLICE = 2**16
 """Rows of an array that are added at a time."""
+SHUFFLE_SEED = 20_231_117
 
 
 def measure_features(
@@ -51,7 +53,6 @@ def measure_features(
     metrics: str | Sequence[str] = "default",
     intervals: bool | int = False,
     shuffled_labels: bool = False,
-    memory: Memory = None,
 ) -> Collapse:
     """Measure the neural collapse of features with labels, and of the classifier that reads them.
 
@@ -84,11 +85,7 @@ def measure_features(
         intervals: a 95 % interval for every scalar by a jackknife over 10 random groups of samples,
             or over the number you pass. Costs about that many measurements, and the moments of two
             sets of groups in memory. See `nclab.measurement.resampling`.
-        shuffled_labels: measure also with shuffled labels, as a baseline; costs a second
-            measurement.
-        memory: limit for the memory in addition to the features, such as "8GB". A larger plan
-            raises an error before anything is read, and the error says which options would fit.
-            The cache gets the memory that is left. nclab warns of every plan of 1 GiB or more.
+        shuffled_labels: measure arrays a second time with shuffled labels, as a baseline.
 
     >>> import torch
     >>> corners = torch.tensor([[1.0, 0.0], [-0.5, 0.75**0.5], [-0.5, -(0.75**0.5)]])
@@ -111,46 +108,42 @@ def measure_features(
         soft=soft,
         metrics=metrics,
         intervals=intervals,
-        shuffled_labels=shuffled_labels,
-        memory=memory,
     )
     head = Head.optional(weight, bias, num_classes)
     check_count(options.class_names, None if head is None else len(head.weight), "rows of weight")
-    return _measure(features, labels, options, head, next_tokens=next_tokens)
-
-
-def _measure(
-    features: Any, labels: Any, options: MeasureOptions, head: Head | None, *, next_tokens: bool
-) -> Collapse:
     reader = _Reader(options, options.class_count(head), next_tokens)
-    is_array = labels is not None
-    if is_array and not options.soft:
+    if labels is None:
+        if shuffled_labels:
+            raise DataError(
+                "Expected arrays of features and labels for shuffled_labels=True, got batches "
+                "alone. Concatenate them, or omit this option."
+            )
+        return _measure(_batches(features), reader, head)
+    if not soft:
         features, labels = reader.flatten(features, reader.to_numbers(labels))
         reader = reader._replace(next_tokens=False)
-    source = _source(features, labels)
-    known_labels = source.labels if isinstance(source, _Slices) else None
-    if known_labels is not None:
-        check_labels(options.class_names, known_labels, options.ignore_index)
-        if options.groups > len(known_labels):
-            raise DataError(
-                "Expected at least as many samples as groups of intervals, got "
-                f"{len(known_labels)} for {options.groups}. Pass fewer groups."
-            )
+    source = _Slices(as_tensor(features, "features"), as_tensor(labels, "labels"))
+    source.check(options, head)
+    collapse = _measure(source, reader, head)
+    if shuffled_labels:
+        reader = reader._replace(options=replace(options, groups=0, reference=None))
+        baseline = _measure(source.shuffled(options.ignore_index), reader, head).values
+        known = every_metric()
+        values = {
+            name: None if known[name].of_weights else value for name, value in baseline.items()
+        }
+        collapse = replace(collapse, shuffled_labels=values)
+    return collapse
+
+
+def _measure(source: Iterable[Any], reader: "_Reader", head: Head | None) -> Collapse:
+    """Make one or two passes over batches, or over arrays in slices."""
+    options, is_array = reader.options, isinstance(source, _Slices)
     # Arrays are read again where they are. Batches are cached, as computing them may take long.
     cache = Cache(options.cache_bytes) if options.second_pass and not is_array else None
     stream = LayerStream(
-        options,
-        head=head,
-        cache=cache,
-        budget=Budget(options.memory_limit),
-        same_order=is_array and options.second_pass,
-        known_labels=known_labels,
+        options, head=head, cache=cache, same_order=is_array and options.second_pass
     )
-    if isinstance(source, _Slices) and not options.missing_allowed:
-        shape, numbers = source.features.shape, source.labels
-        one_per_row = numbers.ndim == 1 and shape[:1] == numbers.shape
-        if one_per_row and (head is None or shape[1:] == head.weight.shape[1:]):
-            require_known_classes(numbers, options.class_count(head), options.ignore_index)
     for batch in track(source, "measuring"):
         rows, numbers, targets = reader(batch)
         stream.update(rows, numbers, targets=targets)
@@ -169,7 +162,7 @@ def _measure(
                 f"the batches exceed cache_bytes={options.cache_bytes} and can be read only once; "
                 "pass a list or a loader, or a larger cache"
             )
-    return with_class_names(stream.collapse(reasons), options.class_names)
+    return stream.collapse(reasons)
 
 
 def _names_in(labels: Any, reference: Any, weight: Any) -> ClassNames:
@@ -243,10 +236,33 @@ class _Slices:
             rows = slice(number * SLICE, (number + 1) * SLICE)
             yield self.features[rows], self.labels[rows]
 
+    def check(self, options: MeasureOptions, head: Head | None) -> None:
+        """Raise for labels without a name, too few samples, and absent classes."""
+        numbers, shape = self.labels, self.features.shape
+        check_labels(options.class_names, numbers, options.ignore_index)
+        if options.groups > len(numbers):
+            raise DataError(
+                "Expected at least as many samples as groups of intervals, got "
+                f"{len(numbers)} for {options.groups}. Pass fewer groups."
+            )
+        one_per_row = numbers.ndim == 1 and shape[:1] == numbers.shape
+        fits = one_per_row and (head is None or shape[1:] == head.weight.shape[1:])
+        if fits and not options.missing_allowed:
+            require_known_classes(numbers, options.class_count(head), options.ignore_index)
 
-def _source(features: Any, labels: Any) -> Iterable[Any]:
-    if labels is not None:
-        return _Slices(as_tensor(features, "features"), as_tensor(labels, "labels"))
+    def shuffled(self, ignore_index: int | None) -> "_Slices":
+        """Return the same features with the labels of all counted rows shuffled."""
+        counted = torch.ones(len(self.labels), dtype=torch.bool)
+        if ignore_index is not None and self.labels.ndim == 1:
+            counted = self.labels != ignore_index
+        labels, used = self.labels.clone(), self.labels[counted]
+        order = torch.randperm(len(used), generator=torch.Generator().manual_seed(SHUFFLE_SEED))
+        labels[counted] = used[order]
+        return _Slices(self.features, labels)
+
+
+def _batches(features: Any) -> Iterable[Any]:
+    """Return an iterable of batches; raise for features without labels."""
     if isinstance(features, (Tensor, np.ndarray)) or not isinstance(features, Iterable):
         raise DataError(
             f"Expected labels in addition to the features, or an iterable of (features, labels) "

@@ -11,27 +11,18 @@ from torch import Tensor
 from nclab import metrics
 from nclab.errors import DataError, NclabError
 from nclab.figures.measured import layer_picture
-from nclab.measurement import theory
-from nclab.measurement.diagnosis import verdict
-from nclab.measurement.display import Displayed, html_table, metric_table, with_summary
-from nclab.measurement.results import DECILES, LayerResults, Share, Strata, shows_strata, strata
-from nclab.measurement.theory import OptimumDistance
+from nclab.measurement.display import Displayed
+from nclab.measurement.results import DECILES, PAIRS_SHOWN, Strata, strata
+from nclab.measurement.theory import LayerTheory, OptimumDistance
 from nclab.metrics.catalogue import every_metric
 from nclab.metrics.target_distance import MEANINGS
-from nclab.text import as_frame, number
-from nclab.theory.certificates.certificate import Certificate
-from nclab.theory.targets.distance import TargetDistance
-from nclab.theory.targets.result import Target
+from nclab.text import as_frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from nclab.figures.picture import Picture
 
-PAIRS_SHOWN = 100
-"""Largest number of classes for which `to_dict` includes the C x C cosines."""
-PAIRS_NAMED = 5
-"""Number of pairs of classes that tables name if there are more classes than that."""
 CERTIFIED = 1000
 """Largest number of classes for which `to_dict` includes a certificate. It takes milliseconds, and
 up to a tenth of a second for 1000 classes."""
@@ -39,7 +30,7 @@ CLASS_ARRAYS = ("intra_cosine", "nc3_alignment", "class_loss", "class_alpha", "c
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Collapse(LayerResults, Displayed):
+class Collapse(LayerTheory, Displayed):
     """A measurement of one layer: scalars, per-class arrays, and reasons for missing values.
 
     A scalar that could not be measured is None, and `notes` gives the reason under its name.
@@ -73,15 +64,7 @@ class Collapse(LayerResults, Displayed):
         """Signal-to-noise ratios of the modes of the class means."""
         return metrics.snr_spectrum(self.moments)
 
-    @cached_property
-    def non_negative(self) -> bool:
-        """Whether no class mean direction has a negative entry, as after a ReLU.
-
-        Then no inter-class cosine can be negative. Only centred cosines can reach -1/(C - 1).
-        """
-        return bool((self.moments.unit_means >= 0).all())
-
-    @cached_property
+    @property
     def verdict(self) -> str:
         """Summary in plain words: whether the layer is collapsed, and what stands out.
 
@@ -92,73 +75,13 @@ class Collapse(LayerResults, Displayed):
 (0 = collapsed; random labels would give 2). The class means form a simplex ETF: their cosines \
 differ from those of a simplex by 0 on average (0 = simplex).
         """
-        return verdict(self)
+        return self.sentences[0]
 
-    def certificate(self, delta: float | None = None, *, pairs: bool = True) -> Certificate:
-        """Return what the norms and losses of this layer guarantee, with a bound for each class.
-
-        Needs a classifier and samples of every class. Costs milliseconds, and up to seconds for
-        the bound on pairs of classes and the optimum of unequal counts. With `pairs=False` both
-        are omitted; the guarantee from the mean loss over samples then uses the network's own
-        probabilities, as it does for soft labels that differ within a class.
-
-        >>> import nclab
-        >>> features = [[2.0, 0.0], [-2.0, 0.0], [2.0, 0.1], [-2.0, 0.1]]
-        >>> weight = [[2.0, 0.0], [-2.0, 0.0]]
-        >>> collapse = nclab.measure_features(features, [0, 1, 0, 1], weight=weight)
-        >>> guaranteed = collapse.certificate().class_intra_lower
-        >>> bool((guaranteed <= collapse.intra_cosine.numpy()).all())
-        True
-        """
-        return theory.certificate_of(self, delta, pairs=pairs)
-
-    def target(
-        self,
-        weight_decay: float | tuple[float, float] | None = None,
-        *,
-        loss: str = "cross_entropy",
-        **options: Any,
-    ) -> Target:
-        """Return where this layer and its classifier should end, given counts, dimension and bias.
-
-        Without `weight_decay` the target has the measured norms. With the weight decay of the
-        classifier, that of the features is inferred: at an optimum both penalties are equal. Or
-        pass both as (weights, features). `options` are those of `nclab.target`.
-
-        >>> import nclab
-        >>> features, weight = [[2.0, 0.0], [-2.0, 0.0]], [[2.0, 0.0], [-2.0, 0.0]]
-        >>> collapse = nclab.measure_features(features, [0, 1], weight=weight)
-        >>> collapse.target().geometry, round(collapse.distance_to(collapse.target()).means, 9)
-        ('simplex ETF', 0.0)
-        """
-        return theory.target_for(self, weight_decay, loss=loss, **options)
-
-    def distance_to(self, target: Target) -> TargetDistance:
-        """Return the distances of class means, classifier and loss to a target and the ETF."""
-        return theory.distance_from(self, target)
-
-    @property
-    def optimum_distance(self) -> OptimumDistance | None:
-        """Distance to the optimum of cross-entropy for the measured class counts and norms.
-
-        None without a classifier, or if that optimum takes long to compute; `to_dict` gives the
-        reason in its notes. `target` computes optima of other settings.
-        """
-        return self._optimum_distance[0]
-
-    @cached_property
-    def _optimum_distance(self) -> tuple[OptimumDistance | None, str]:
-        """The distance to the optimum, or the reason why it is missing."""
-        try:
-            return theory.optimum_distance(self), ""
-        except NclabError as error:
-            return None, "" if self.weight is None else str(error)
-
-    def strata(self, groups: int = DECILES, *, by: Share = "samples") -> Strata:
+    def strata(self, groups: int = DECILES) -> Strata:
         """Return groups of classes by frequency, each with its spread, accuracies, loss and norms.
 
-        Every group has about the same number of samples, or of classes. Tables, pages and
-        `to_dict` show ten groups if there are 20 or more classes of very different sizes.
+        Every group has about the same number of samples. Tables, pages and `to_dict` show ten
+        groups if there are 20 or more classes of very different sizes.
 
         >>> import nclab
         >>> features, labels = [[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]], [0, 0, 1]
@@ -166,7 +89,7 @@ differ from those of a simplex by 0 on average (0 = simplex).
         >>> [(group.most, group.within) for group in groups]
         [(2, 1.6), (1, None)]
         """
-        return strata(self, groups, by)
+        return strata(self, groups)
 
     def scalars(self) -> dict[str, float | None]:
         """Return the scalar metrics by name, in the order of the tables."""
@@ -257,8 +180,8 @@ differ from those of a simplex by 0 on average (0 = simplex).
     def _optional_parts(self, optimum: OptimumDistance | None = None) -> dict[str, Any]:
         """Return JSON values of groups of classes, optimum, intervals and shuffled labels."""
         parts: dict[str, Any] = {}
-        if shows_strata(self.counts):
-            parts["strata"] = self.strata().to_dicts()
+        if self.frequency_groups is not None:
+            parts["strata"] = self.frequency_groups.to_dicts()
         if optimum is not None:
             geometry, weight_decay = optimum.distance.geometry, list(optimum.weight_decay)
             parts["own_target"] = {"geometry": geometry, "weight_decay": weight_decay}
@@ -286,21 +209,7 @@ differ from those of a simplex by 0 on average (0 = simplex).
 
     def summary(self) -> list[str]:
         prefix = f"{self.split}: " if self.split else ""
-        lines = [f"{prefix}{self.verdict}"]
-        if self.class_names is not None:
-            first, second = (self.name_of(number) for number in self.max_inter_pair)
-            worst = self.class_names[int(self.intra_cosine.argmin())]
-            lines.append(
-                f"{prefix}the features of {worst} vary most; the most similar classes are {first} "
-                f"and {second}"
-            )
-        if self.num_classes > PAIRS_SHOWN:
-            pairs = (
-                f"{self.name_of(first)} – {self.name_of(second)} {number(cosine)}"
-                for first, second, cosine in self.closest_pairs[:PAIRS_NAMED]
-            )
-            lines.append(f"{prefix}closest classes: {', '.join(pairs)}")
-        return lines
+        return [f"{prefix}{sentence}" for sentence in self.sentences]
 
     def _picture(self) -> "Picture":
         return layer_picture(self._picture_row())
@@ -312,13 +221,6 @@ differ from those of a simplex by 0 on average (0 = simplex).
         if centred and row["inter_cosine"] is not None:
             return {**row, "inter_cosine": self.centred_inter_cosine.tolist(), "centred": True}
         return row
-
-    def __rich__(self) -> Any:
-        return with_summary(metric_table(self._table_rows()), self.summary())
-
-    def _repr_html_(self) -> str:
-        return html_table(self._table_rows(), remarks=self.summary())
-
 
 def _finite(value: float | None) -> float | None:
     return value if value is None or math.isfinite(value) else None

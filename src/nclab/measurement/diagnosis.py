@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from torch import Tensor
 
-from nclab.measurement.results import LayerResults
-from nclab.metrics.cosine import max_inter_pair
+from nclab.measurement.results import PAIRS_SHOWN, ClassPair
+from nclab.metrics.cosine import intra_cosine, max_inter_pair
+from nclab.metrics.cross_entropy import class_loss
 from nclab.metrics.nc1_variability import DOUBTFUL
 from nclab.metrics.pairs import (
     centred_rows,
@@ -28,7 +29,7 @@ from nclab.metrics.pairs import (
     weight_norm,
 )
 from nclab.metrics.view import View
-from nclab.statistics import ClassMoments
+from nclab.statistics import ClassMoments, SecondPass
 from nclab.statistics.blocks import VANISHES, norm, row_norms
 from nclab.statistics.second_pass import ReferencePass
 from nclab.statistics.sums import unit_error
@@ -67,34 +68,56 @@ NODES = 80
 # Verdict
 
 
-def verdict(results: LayerResults) -> str:
+def summarise(
+    view: View, values: Values, pairs: Sequence[ClassPair], names: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Return the sentences below a table; the first one is the verdict.
+
+    `pairs` are the closest pairs of classes, and `names` those of all classes, if they have names.
+    """
+    numbers = view.classes.tolist()
+    labels = [str(number) if names is None else names[number] for number in numbers]
+    lines = [_verdict(view, values, labels)]
+    if names is not None:
+        worst = labels[int(view(intra_cosine).argmin())]
+        first, second = names[pairs[0].one], names[pairs[0].other]
+        lines.append(
+            f"the features of {worst} vary most; the most similar classes are {first} and {second}"
+        )
+    if len(labels) > PAIRS_SHOWN:
+        label_of = dict(zip(numbers, labels, strict=True))
+        listed = (
+            f"{label_of[pair.one]} – {label_of[pair.other]} {number(pair.cosine)}"
+            for pair in pairs[:LISTED]
+        )
+        lines.append(f"closest classes: {', '.join(listed)}")
+    return tuple(lines)
+
+
+def _verdict(view: View, values: Values, labels: Sequence[str]) -> str:
     """Return one line: whether the layer is collapsed, compared with what, and what stands out."""
-    ratio, remarkable = results.nc1_trace_ratio, _remarkable_classes(results)
+    moments, ratio = view.moments, values["nc1_trace_ratio"]
+    remarkable = _remarkable_classes(view, values, labels)
     if ratio is None or not math.isfinite(ratio):
         return " ".join(["All class means coincide: no class structure.", *remarkable])
-    shuffled = results.shuffled_labels
-    if shuffled is None or shuffled["nc1_trace_ratio"] is None:
-        level = noise_nc1_trace_ratio(results.num_classes, results.samples / results.num_classes)
-        source = "random labels would give"
-    else:
-        level, source = shuffled["nc1_trace_ratio"], "shuffled labels give"
+    level = noise_nc1_trace_ratio(moments.num_classes, moments.total / moments.num_classes)
     compared = (
         f"the spread within classes is {number(ratio)} times the spread between them "
-        f"(0 = collapsed; {source} {number(level)})."
+        f"(0 = collapsed; random labels would give {number(level)})."
     )
     if 0 < NO_STRUCTURE * level <= ratio:  # then the angles are those of noise as well
         return " ".join([f"No class structure: {compared}", *remarkable])
     word = _word(ratio, COLLAPSE_LEVELS, "Not collapsed")
-    geometry = [part for part in (_means(results), _classifier(results)) if part]
+    geometry = [part for part in (_means(moments, values), _classifier(values)) if part]
     return " ".join([f"{word}: {compared}", *geometry, *remarkable])
 
 
-def _means(results: LayerResults) -> str:
-    difference = results.nc2_equiangularity_means
+def _means(moments: ClassMoments, values: Values) -> str:
+    difference = values["nc2_equiangularity_means"]
     if difference is None:
         return ""
-    if results.dim < results.num_classes - 1:
-        return f"There are too many class means for a simplex ETF in dimension {results.dim}."
+    if moments.dim < moments.num_classes - 1:
+        return f"There are too many class means for a simplex ETF in dimension {moments.dim}."
     word = _word(difference, ANGLE_LEVELS, "do not form a simplex ETF")
     return (
         f"The class means {word}: their cosines differ from those of a simplex by "
@@ -102,8 +125,8 @@ def _means(results: LayerResults) -> str:
     )
 
 
-def _classifier(results: LayerResults) -> str:
-    distance = results.nc3_self_duality
+def _classifier(values: Values) -> str:
+    distance = values["nc3_self_duality"]
     if distance is None:
         return ""
     word = _word(distance, ALIGNMENT_LEVELS, "not aligned")
@@ -113,29 +136,33 @@ def _classifier(results: LayerResults) -> str:
     )
 
 
-def _remarkable_classes(results: LayerResults) -> list[str]:
+def _remarkable_classes(view: View, values: Values, labels: Sequence[str]) -> list[str]:
     """Return sentences about classes that merge, have only zero features or are not learnt."""
     sentences = []
-    cosine = results.centred_max_inter
-    if results.second_pass is not None and cosine is not None and cosine > MERGED:
-        indices = sorted(results.classes[index] for index in max_inter_pair(results.second_pass))
-        first, second = map(results.name_of, indices)
+    cosine = values["centred_max_inter"]
+    if view.second_pass is not None and cosine is not None and cosine > MERGED:
+        first, second = (labels[index] for index in sorted(view(_closest_centred_pair)))
         sentences.append(f"Classes {first} and {second} merge (centred cosine {number(cosine)}).")
-    dead = (results.moments.zero_counts == results.counts).nonzero().flatten().tolist()
+    dead = (view.moments.zero_counts == view.moments.counts).nonzero().flatten().tolist()
     if dead:
-        sentences.append(f"All features are zero in {_listed(results, dead)}.")
-    if results.class_loss is not None:
-        guessing = math.log(results.num_classes) * (1 - 1e-9)  # up to rounding
-        lost = (results.class_loss >= guessing).nonzero().flatten().tolist()
+        sentences.append(f"All features are zero in {_listed(labels, dead)}.")
+    if view.logits is not None:
+        guessing = math.log(len(labels)) * (1 - 1e-9)  # up to rounding
+        losses = class_loss(view.logits)[view.classes]
+        lost = (losses >= guessing).nonzero().flatten().tolist()
         if lost:
-            sentences.append(f"The loss is no better than guessing in {_listed(results, lost)}.")
+            sentences.append(f"The loss is no better than guessing in {_listed(labels, lost)}.")
     return sentences
 
 
-def _listed(results: LayerResults, indices: Sequence[int]) -> str:
-    names = [results.name_of(results.classes[index]) for index in indices[:LISTED]]
+def _closest_centred_pair(second_pass: SecondPass) -> tuple[int, int]:
+    return max_inter_pair(second_pass)
+
+
+def _listed(labels: Sequence[str], indices: Sequence[int]) -> str:
+    listed = ", ".join(labels[index] for index in indices[:LISTED])
     more = f" and {len(indices) - LISTED} more" if len(indices) > LISTED else ""
-    return f"class{'es' if len(indices) > 1 else ''} {', '.join(names)}{more}"
+    return f"class{'es' if len(indices) > 1 else ''} {listed}{more}"
 
 
 def _word(value: float, levels: Sequence[tuple[float, str]], otherwise: str) -> str:

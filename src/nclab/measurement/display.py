@@ -18,7 +18,7 @@ from rich.text import Text
 from nclab.figures.measured import cosine_keys
 from nclab.files import write_whole
 from nclab.metrics.catalogue import METRICS, Metric, every_metric
-from nclab.text import as_text, number
+from nclab.text import Printed, as_text, number
 
 if TYPE_CHECKING:
     from nclab.figures.matplotlib_renderer import Drawing
@@ -33,12 +33,10 @@ body{margin:2rem auto;max-width:1100px;padding:0 1.5rem;background:var(--paper);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 img{max-width:100%}h1{font-size:1.4rem}p{color:var(--muted);font-size:.9rem}
 p.summary{color:var(--ink);font-size:1rem;max-width:50rem}
-table{border-collapse:collapse;font-size:.9rem}th,td{padding:.35rem 1rem .35rem 0;text-align:left;
-border-bottom:1px solid var(--line)}
-td{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-thead th+th{text-align:right}td.meaning,th.meaning{text-align:left;color:var(--muted)}
-tbody th{font-weight:400}thead th{color:var(--muted)}div{overflow-x:auto}
+pre{overflow-x:auto;font-size:.8rem;line-height:1.3}
 """
+PAGE_WIDTH = 140
+"""Width of the table of a page, in characters."""
 LAYER_COLUMNS = {
     "min_intra": "min_intra",
     "max_inter": "max_inter",
@@ -63,7 +61,7 @@ STRATA_COLUMNS = {
 """Averages in the table of classes by frequency -> heading."""
 
 
-class Displayed(ABC):
+class Displayed(Printed, ABC):
     """A measurement that is shown as text, a table in a notebook, a picture or a page."""
 
     @abstractmethod
@@ -72,7 +70,7 @@ class Displayed(ABC):
 
     @abstractmethod
     def _table_rows(self) -> list[dict[str, Any]]:
-        """Return one row of plain values for each column or line of the table."""
+        """Return one row of plain values for each layer and data set."""
 
     @abstractmethod
     def summary(self) -> list[str]:
@@ -94,18 +92,17 @@ class Displayed(ABC):
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write summary, picture and table as one HTML file without external parts."""
-        write_page(path, self._picture(), html_table(self._table_rows()), summary=self.summary())
+        table = as_text(_result_table(self._table_rows()), width=PAGE_WIDTH)
+        _write_page(path, self._picture(), table, self.summary())
 
-    def __str__(self) -> str:
-        return as_text(self)
-
-    __repr__ = __str__  # the fields of the dataclass would fill the screen
+    def __rich__(self) -> Any:
+        return _with_summary(_result_table(self._table_rows()), self.summary())
 
 
-def write_page(
-    path: str | os.PathLike[str], picture: "Picture", table: str, summary: Sequence[str] = ()
+def _write_page(
+    path: str | os.PathLike[str], picture: "Picture", table: str, summary: Sequence[str]
 ) -> None:
-    """Write sentences, a picture for light and dark screens, and an HTML table as one file."""
+    """Write sentences, a picture for light and dark screens, and a table as one HTML file."""
     from nclab.figures.matplotlib_renderer import draw
 
     title = html.escape(picture.title)
@@ -125,13 +122,19 @@ def write_page(
 {first}<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">
 <img src="{light}" alt="{title}"></picture>
 <p>{html.escape(picture.caption)}</p>
-<div>{table}</div>
+<pre>{html.escape(table)}</pre>
 </body></html>
 """
     write_whole(path, page.encode(), through_link=True)
 
 
-def with_summary(table: Any, lines: Sequence[str]) -> Group:
+def _result_table(rows: Sequence[Row]) -> Group:
+    """Return one line per layer, or one line per metric if there is only one layer."""
+    several_layers = len({row["layer"] for row in rows}) > 1
+    return layer_table(rows) if several_layers else metric_table(rows)
+
+
+def _with_summary(table: Any, lines: Sequence[str]) -> Group:
     """Return a table with sentences below it."""
     return Group(table, *(Text(line) for line in lines))
 
@@ -141,7 +144,7 @@ def train_and_test(train: Displayed, test: Displayed) -> Group:
     both = (train, test)
     rows = [row for displayed in both for row in displayed._table_rows()]
     lines = [line for displayed in both for line in displayed.summary()]
-    return with_summary(metric_table(rows), lines)
+    return _with_summary(metric_table(rows), lines)
 
 
 def metric_table(rows: Sequence[Row], *, titles: Sequence[str] | None = None) -> Group:
@@ -211,68 +214,21 @@ def _missing_cells(rows: Sequence[Row], shown: Mapping[str, str]) -> list[Text]:
     return [Text(f"– {why}: {', '.join(cells)}", style="dim") for why, cells in reasons.items()]
 
 
-def html_table(rows: Sequence[Row], *, remarks: Sequence[str] = ()) -> str:
-    """Return an HTML table with measurements as columns; text from users is escaped."""
-    headings = "".join(f"<th>{html.escape(_title(row))}</th>" for row in rows)
-    single = len(rows) == 1  # as in the terminal, there is space for meanings
-    shuffled = rows[0].get("shuffled_labels") if single else None
-    lines = []
-    for metric in _measured(rows):
-        cells = "".join(f"<td>{_cell(metric, row)}</td>" for row in rows)
-        cells += f"<td>{number(shuffled.get(metric.name))}</td>" if shuffled else ""
-        cells += f"<td>{html.escape(_ideal(metric, rows[0]))}</td>"
-        meaning = html.escape(metric.meaning)
-        cells += f'<td class="meaning">{meaning}</td>' if single else ""
-        lines.append(f'<tr><th title="{meaning}">{metric.name}</th>{cells}</tr>')
-    paragraphs = [*(str(text) for text in _remarks(rows)), *remarks]
-    below = "".join(f"<p>{html.escape(line)}</p>" for line in paragraphs)
-    meaning_heading = '<th class="meaning">meaning</th>' if single else ""
-    headings += "<th>labels shuffled</th>" if shuffled else ""
-    head = f"<tr><th>metric</th>{headings}<th>at collapse</th>{meaning_heading}</tr>"
-    groups = ""
-    for row in rows:
-        if row.get("strata"):
-            of_layer = "" if single else f" of {html.escape(_title(row))}"
-            groups += f"<p>classes by frequency{of_layer}</p>{strata_html(row['strata'])}"
-    return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>{below}{groups}"
-
-
-def strata_table(groups: Sequence[Row], title: str = "value") -> Table:
-    """Return a table of classes by frequency, one row per group."""
+def strata_table(groups: Sequence[Row], title: str = "value") -> Group:
+    """Return a table of classes by frequency with a heading, one row per group of classes."""
     of_layer = "" if title == "value" else f" of {title}"
-    table = Table(
-        header_style="bold", title=f"classes by frequency{of_layer}", title_justify="left"
-    )
-    headings, *lines = _strata_cells(groups)
-    for heading in headings:
-        table.add_column(Text(heading), justify="right")
-    for cells in lines:
-        table.add_row(*cells)
-    return table
-
-
-def strata_html(groups: Sequence[Row]) -> str:
-    """Return the table of classes by frequency as HTML."""
-    headings, *lines = _strata_cells(groups)
-    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
-    body = ""
-    for sizes, *cells in lines:
-        values = "".join(f"<td>{cell}</td>" for cell in cells)
-        body += f"<tr><th>{sizes}</th>{values}</tr>"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _strata_cells(groups: Sequence[Row]) -> list[list[str]]:
-    """Return the headings, then the cells of each group, for the averages that some group has."""
     shown = [name for name in STRATA_COLUMNS if any(group[name] is not None for group in groups)]
-    headings = ["samples per class", "classes", "samples"]
-    lines = [headings + [STRATA_COLUMNS[name] for name in shown]]
+    table = Table(header_style="bold")
+    for heading in ("samples per class", "classes", "samples"):
+        table.add_column(heading, justify="right")
+    for name in shown:
+        table.add_column(Text(STRATA_COLUMNS[name]), justify="right")
     for group in groups:
         least, most = group["least"], group["most"]
         sizes = str(least) if least == most else f"{least}–{most}"
         averages = [number(group[name]) for name in shown]
-        lines.append([sizes, str(group["classes"]), str(group["samples"]), *averages])
-    return lines
+        table.add_row(sizes, str(group["classes"]), str(group["samples"]), *averages)
+    return Group(Text(f"classes by frequency{of_layer}"), table)
 
 
 def _title(row: Row) -> str:

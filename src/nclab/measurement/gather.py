@@ -1,7 +1,7 @@
 """Metrics of a layer from its statistics, and what is left out of them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,8 +15,9 @@ from nclab.measurement.diagnosis import (
     contradictions,
     reference_rounding_warnings,
     rounding_warnings,
+    summarise,
 )
-from nclab.measurement.results import ClassPair
+from nclab.measurement.results import ClassPair, strata
 from nclab.metrics.catalogue import METRICS, REFERENCE_METRICS, Metric, plugin_metrics
 from nclab.metrics.cosine import closest_inter
 from nclab.metrics.view import View, parameters
@@ -38,10 +39,12 @@ NO_REFERENCE_SPREAD = "undefined: the reference has no spread to compare with"
 NO_BOUND = "the bound holds for hard labels, but the loss is that of soft labels"
 BOUNDS = ("optimal_loss", "excess_loss")
 """Metrics that hold for hard labels only."""
+FEWEST_CLASSES = 20
+"""Smallest number of classes for which every table shows groups of classes."""
+UNEVEN = 5
+"""Ratio of the largest to the smallest class from which tables show groups of classes."""
 LISTED = 10
 """Largest number of classes that a warning lists."""
-NO_SAMPLES = "Left out {} classes without samples:"
-"""Start of the warning about classes without samples."""
 
 
 @dataclass
@@ -116,21 +119,22 @@ class RareClasses:
         kept = None if predicted is None else predicted[~is_rare.to(predicted.device)]
         return rows[~rare_rows], labels[~is_rare], kept
 
-    @property
-    def warning(self) -> str:
-        """Warning that names the classes and counts their samples."""
+    def warning(self, names: Sequence[str] | None) -> str:
+        """Return a warning that lists the classes and counts their samples."""
         loss = "" if self.loss is None else f", mean loss {self.loss:.4g}"
         return (
             f"Left out {len(self.classes)} classes with fewer than {self.min_count} samples "
-            f"({self.samples} samples{loss}): {self.classes[:LISTED].tolist()}."
+            f"({self.samples} samples{loss}): {_listed(self.classes.tolist(), names)}."
         )
 
 
 class Extras(NamedTuple):
-    """Optional metrics, and classes that were left out."""
+    """Optional metrics with the statistics they need, classes that were left out, and names."""
 
     metrics: tuple[Metric, ...] = ()
     rare: RareClasses | None = None
+    class_names: tuple[str, ...] | None = None
+    """Names of all classes, in the order of the class numbers."""
 
 
 NO_EXTRAS = Extras()
@@ -164,59 +168,76 @@ def gather(
     >>> gather(moments).max_inter
     -1.0
     """
-    missing = moments.missing
-    classes = (moments.counts > 0).nonzero().flatten()
-    if missing and len(classes) >= 2:
-        moments = moments.select(classes)
-    rare = extras.rare
-    left_out = () if rare is None else tuple(rare.classes.tolist())
-    absent = [number for number in missing if number not in set(left_out)]
-    cautions = [f"{NO_SAMPLES.format(len(absent))} {absent[:LISTED]}."] if absent else []
-    cautions += [] if rare is None else [rare.warning]
+    missing, names = moments.missing, extras.class_names
+    view = view_of(moments, weight, logits, second_pass)
+    moments, classes = view.moments, view.classes
+    left_out = () if extras.rare is None else tuple(extras.rare.classes.tolist())
+    cautions = [] if extras.rare is None else [extras.rare.warning(names)]
+    if absent := [number for number in missing if number not in set(left_out)]:
+        line = f"Left out {len(absent)} classes without samples: {_listed(absent, names)}."
+        cautions.insert(0, line)
     cautions += _cautions(moments)
-    logits = None if weight is None else logits
-    view = View(moments, classes, weight, logits, second_pass)
-    values, notes = _values(view, extras.metrics, reasons or {}, incomplete=bool(missing))
-    warnings = (*cautions, *view.remarks, *rounding_warnings(view, values))
+    values, notes = scalars(view, extras.metrics, reasons or {}, incomplete=bool(missing))
     closest = tuple(
         ClassPair(int(classes[pair.row]), int(classes[pair.col]), pair.value)
         for pair in view(closest_inter)
     )
+    rounding = rounding_warnings(view, values)
     complete = not missing and not left_out
-    class_accuracy = None
-    if view.logits is not None:
-        class_accuracy = view.logits.correct[classes].double() / view.logits.counts[classes]
-    return Collapse(
+    used = view.logits
+    collapse = Collapse(
         layer=layer,
         num_classes=moments.num_classes,
         dim=moments.dim,
         samples=moments.total,
-        classes=tuple(int(c) for c in classes),
+        classes=tuple(classes.tolist()),
         zero_features=int(moments.zero_counts.sum()),
         ignored=moments.ignored,
         bias_norm=0.0 if bias is None else float((bias - bias.mean()).norm()),
         values=values,
-        max_inter_pair=closest[0][:2],
         closest_pairs=closest,
         counts=moments.counts,
         variances=moments.variances,
         intra_cosine=view(metrics.intra_cosine),
         class_alpha=view(metrics.class_alpha),
-        class_beta=None if view.weight is None else metrics.class_beta(view.weight)[classes],
-        class_loss=None if view.logits is None else metrics.class_loss(view.logits)[classes],
-        nc3_alignment=None if view.weight is None else view(metrics.nc3_alignment),
+        class_beta=None if weight is None else metrics.class_beta(weight)[classes],
+        class_loss=None if used is None else metrics.class_loss(used)[classes],
+        nc3_alignment=None if weight is None else view(metrics.nc3_alignment),
         notes=notes,
-        warnings=(*warnings, *contradictions(view, values)),
+        warnings=(*cautions, *view.remarks, *rounding, *contradictions(view, values)),
         moments=moments,
         second_pass=second_pass,
+        class_names=None if names is None else tuple(names[number] for number in classes.tolist()),
         weight=None if weight is None else weight[classes],
-        class_accuracy=class_accuracy,
+        class_accuracy=(
+            None if used is None else used.correct[classes].double() / used.counts[classes]
+        ),
         left_out=left_out,
-        residuals=view.logits.residuals if complete and view.logits is not None else None,
+        residuals=None if used is None or not complete else used.residuals,
+        non_negative=bool((moments.unit_means >= 0).all()),
+        sentences=summarise(view, values, closest, names),
     )
+    most, least = int(moments.counts.max()), int(moments.counts.min())
+    if len(classes) >= FEWEST_CLASSES and most >= UNEVEN * least:
+        collapse = replace(collapse, frequency_groups=strata(collapse))
+    return collapse
 
 
-def _values(
+def view_of(
+    moments: ClassMoments,
+    weight: Tensor | None,
+    logits: LogitStatistics | None,
+    second_pass: SecondPass | None,
+) -> View:
+    """Return the statistics of the classes with samples, from which metrics are computed."""
+    classes = (moments.counts > 0).nonzero().flatten()
+    if moments.missing and len(classes) >= 2:
+        moments = moments.select(classes)
+    used = None if weight is None else logits
+    return View(moments, classes, weight, used, second_pass)
+
+
+def scalars(
     view: View, extra_metrics: tuple[Metric, ...], reasons: Mapping[str, str], *, incomplete: bool
 ) -> tuple[dict[str, float | None], dict[str, str]]:
     """Return the metrics by name, and the reason for each that is missing."""
@@ -307,19 +328,8 @@ def without_bounds(collapse: Collapse) -> Collapse:
     return replace(collapse, values=values, notes=notes)
 
 
-def with_class_names(
-    collapse: Collapse, names: tuple[str, ...] | None, split: str | None = None
-) -> Collapse:
-    """Return the measurement with the names of its classes and of its data."""
+def _listed(numbers: Sequence[int], names: Sequence[str] | None) -> str:
+    """Return the first classes of a warning, by name if they have names."""
     if names is None:
-        return collapse if split is None else replace(collapse, split=split)
-    measured = tuple(names[number] for number in collapse.classes)
-    rare = [names[number] for number in collapse.left_out]
-    absent = [name for name in names if name not in {*measured, *rare}]
-    warnings = list(collapse.warnings)
-    for index, warning in enumerate(warnings):
-        if absent and warning.startswith(NO_SAMPLES.format(len(absent))):
-            warnings[index] = f"{NO_SAMPLES.format(len(absent))} {', '.join(absent[:LISTED])}."
-        elif rare and warning.startswith(f"Left out {len(rare)} classes with fewer"):
-            warnings[index] = f"{warning.rpartition(': ')[0]}: {', '.join(rare[:LISTED])}."
-    return replace(collapse, class_names=measured, split=split, warnings=tuple(warnings))
+        return str(list(numbers[:LISTED]))
+    return ", ".join(names[number] for number in numbers[:LISTED])

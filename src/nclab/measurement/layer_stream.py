@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,15 +11,8 @@ from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import Extras, RareClasses, gather, with_reference, without_bounds
 from nclab.measurement.geometry import PointSample
-from nclab.measurement.memory import Budget
 from nclab.measurement.options import SCATTER_LIMIT, Head, MeasureOptions
-from nclab.measurement.resampling import (
-    GroupJackknife,
-    RowObserver,
-    State,
-    merged_sums,
-    row_observers,
-)
+from nclab.measurement.resampling import GroupJackknife
 from nclab.progress import track
 from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
 from nclab.statistics.blocks import compiles
@@ -32,6 +24,9 @@ from nclab.statistics.second_pass import ReferencePass
 NO_SCATTER = "min_count leaves classes out, and only a second pass can subtract their scatter"
 NOT_REQUESTED = "not requested (second_pass=False)"
 
+State = dict[str, Tensor]
+Summed = TypeVar("Summed", LogitStatistics, SecondPass, ReferencePass)
+
 Batch = tuple[Tensor, Tensor, Tensor | None]
 """Rows, classes and predictions of a batch."""
 
@@ -41,10 +36,6 @@ class Cache:
 
     def __init__(self, size: int) -> None:
         self._bytes_left = size
-
-    def limit(self, size: int) -> None:
-        """Reduce the memory to at most `size` bytes."""
-        self._bytes_left = min(self._bytes_left, size)
 
     def take(self, size: int) -> bool:
         """Reserve `size` bytes for a batch; return False if the memory is used up."""
@@ -65,10 +56,8 @@ class LayerStream:
     Args:
         head: the classifier that reads the layer, to compute its logits.
         cache: memory for batches that are kept for the second pass.
-        budget: plans memory before it is used.
         same_order: True if the second pass reads the rows in the order of the first, so that the
             classifier's decisions are kept instead of computed again.
-        known_labels: all labels, if they are known before the first pass.
         points: number of features to keep for the 3-D picture.
     """
 
@@ -79,9 +68,7 @@ class LayerStream:
         head: Head | None = None,
         layer: str | None = None,
         cache: Cache | None = None,
-        budget: Budget | None = None,
         same_order: bool = False,
-        known_labels: Tensor | None = None,
         points: int = 0,
     ) -> None:
         self.options, self.layer, self.head = options, layer, head
@@ -94,19 +81,14 @@ class LayerStream:
         """(C,) rows with nan or infinity that were skipped."""
         self._second_pass: SecondPass | None = None
         self._reference = options.reference_pass(layer)
-        self._observers: list[RowObserver] = []
+        self._jackknife: GroupJackknife | None = None
         self._points = PointSample(points) if points else None
         self._rare: RareClasses | None = None
         self._soft = False
-        self._budget = budget
         self._cache = cache
         self._kept: list[Batch] | None = None if cache is None else []
         self._kept_bytes = 0
         self._predictions: list[Tensor] | None = [] if same_order else None
-        self._known_labels = known_labels
-        self._expected_classes = 2
-        if known_labels is not None and self.num_classes is None:
-            self._expected_classes = self._count_classes(known_labels)
         self._largest_label = -1
         self._rows_of_other_files = 0
 
@@ -120,19 +102,6 @@ class LayerStream:
         """Whether all batches of the first pass are kept for the second pass."""
         return self._kept is not None
 
-    @property
-    def jackknife(self) -> GroupJackknife | None:
-        """The groups for the intervals, if intervals are measured."""
-        observers = (known for known in self._observers if isinstance(known, GroupJackknife))
-        return next(observers, None)
-
-    def _count_classes(self, labels: Tensor) -> int:
-        """Return how many classes the labels show; other checks report wrong labels."""
-        if labels.ndim != 1 or labels.dtype.is_floating_point or labels.dtype.is_complex:
-            return 2
-        used = labels if self.ignore_index is None else labels[labels != self.ignore_index]
-        return max(2, int(used.max()) + 1) if used.numel() else 2
-
     # First pass
 
     def start(self, dim: int, device: torch.device, *, logits: bool = False) -> None:
@@ -140,7 +109,7 @@ class LayerStream:
         if self.head is not None:
             self.head.check_dim(dim)
         size = 2 if self.num_classes is None else self.num_classes
-        self._plan(max(size, self._expected_classes), dim)
+        self.options.check_memory(size, dim)
         self.moments = ClassMoments(
             *(size, dim),
             scatter=self.options.keeps_scatter(dim),
@@ -153,10 +122,8 @@ class LayerStream:
             self.head = self.head.to(device)
         if self.head is not None or logits:
             self.logits = self.new_logits()
-        if self.options.groups or self.options.shuffled_labels:
-            self._observers = row_observers(
-                self.options, self.moments, self.head, self._known_labels, self.num_classes
-            )
+        if self.options.groups:
+            self._jackknife = GroupJackknife(self.moments, self.head, self.options)
 
     def new_logits(self) -> LogitStatistics:
         """Return empty statistics of logits."""
@@ -210,8 +177,8 @@ class LayerStream:
         if targets is not None and self.ignore_index is not None:
             targets = targets[(classes != self.ignore_index).to(targets.device)]
         rows, classes = self._without_ignored(rows, classes)
-        for observer in self._observers:
-            observer.add(rows, classes.to(self.moments.device))
+        if self._jackknife is not None:
+            self._jackknife.add(rows, classes.to(self.moments.device))
         predicted = self._predict(rows, classes, targets=targets)
         if self._predictions is not None and predicted is not None:
             self._predictions.append(predicted)
@@ -299,8 +266,7 @@ class LayerStream:
         """Extend the sums to a larger number of classes, if no classifier determines it."""
         self._largest_label = max(self._largest_label, classes - 1)
         if classes > self.moments.num_classes:
-            if classes > self._expected_classes:
-                self._plan(classes, self.moments.dim)
+            self.options.check_memory(classes, self.moments.dim)
             self.moments.grow(classes)
             self.nonfinite = torch.nn.functional.pad(
                 self.nonfinite, (0, classes - len(self.nonfinite))
@@ -313,19 +279,6 @@ class LayerStream:
     def count_ignored(self, rows: int) -> None:
         """Add rows that were skipped elsewhere to the number of ignored rows."""
         self.moments.ignored += rows
-
-    def _plan(self, classes: int, dim: int) -> None:
-        """Plan the memory of this layer, and leave the rest to the cache."""
-        if self._budget is None:
-            return
-        reference_classes = 0 if self._reference is None else len(self._reference.classes)
-        sizes = self.options.sizes(
-            classes, dim, head=self.head is not None, reference_classes=reference_classes
-        )
-        self._budget.plan(self, sizes)
-        left = self._budget.left()
-        if self._cache is not None and left is not None:
-            self._cache.limit(left)
 
     def require_classes(self, *, allow_missing: bool = False) -> None:
         """Raise if there are no samples, fewer than two classes, or absent classes."""
@@ -384,8 +337,8 @@ class LayerStream:
         if self._rare is not None:
             rows, classes, predicted = self._rare.filter(rows, classes, predicted)
         self._second_pass.add_checked(rows, classes, predicted)
-        for observer in self._observers:
-            observer.add_second(rows, classes.to(self.moments.device), predicted)
+        if self._jackknife is not None:
+            self._jackknife.add_second(rows, classes.to(self.moments.device), predicted)
 
     # Results
 
@@ -423,10 +376,10 @@ class LayerStream:
             second_pass=second_pass,
             layer=self.layer,
             reasons=reasons,
-            extras=Extras(self.options.extra_metrics, rare),
+            extras=Extras(self.options.extra_metrics, rare, self.options.class_names),
         )
-        for observer in self._observers:
-            collapse = observer.attach(collapse)
+        if self._jackknife is not None:
+            collapse = self._jackknife.attach(collapse)
         if skipped := int(self.nonfinite.sum()):
             warning = f"Skipped {skipped} feature vectors with nan or infinity."
             collapse = replace(collapse, warnings=(warning, *collapse.warnings))
@@ -457,35 +410,43 @@ class LayerStream:
         if self.logits is not None and logits is not None:
             self.logits.load_sums(logits)
 
-    def join_first(
-        self,
-        logits: Sequence[State],
-        reference: Sequence[State],
-        rare: RareClasses | None,
-    ) -> None:
-        """Take over what several workers have added to the sums other than the moments."""
-        if self.started and self.logits is not None:
-            self.logits = merged_sums(self.new_logits, logits)
-        if self._reference is not None:
-            moments, classes = self._reference.moments, self._reference.classes
-            self._reference = merged_sums(partial(ReferencePass, moments, classes), reference)
+    def leave_out(self, rare: RareClasses) -> None:
+        """Report classes as left out whose rows were counted as ignored."""
         self._rare = rare
-        if rare is not None and self.started:
-            self.moments.ignored -= rare.samples
+        self.moments.ignored -= rare.samples
 
-    def all_sums(self) -> dict[str, State | None]:
-        """Return the sums of logits, reference and second pass, by name."""
-        streams: dict[str, Any] = {
-            "logits": self.logits,
-            "reference": self._reference,
-            "second_pass": self._second_pass,
-        }
-        return {name: None if stream is None else stream.sums() for name, stream in streams.items()}
+    def first_sums(self) -> dict[str, State]:
+        """Return the sums of the first pass by name, for `add_sums` in another process."""
+        sums = {"moments": self.moments.state_dict(copy=False)}
+        if self.logits is not None:
+            sums["logits"] = self.logits.sums()
+        if self._reference is not None:
+            sums["reference"] = self._reference.sums()
+        return sums
 
-    def join_second(self, second_passes: Sequence[State]) -> None:
-        """Take over the second passes of several workers."""
-        moments = self.moments
-        self._second_pass = merged_sums(lambda: SecondPass(moments), second_passes)
+    def second_sums(self) -> dict[str, State]:
+        """Return the sums of the second pass by name, for `add_sums` in another process."""
+        return {} if self._second_pass is None else {"second_pass": self._second_pass.sums()}
+
+    def add_sums(self, sums: Mapping[str, State]) -> None:
+        """Add what another process has summed over its part of the data."""
+        is_first = not self.started
+        if "moments" in sums:
+            moments = ClassMoments.from_state_dict(sums["moments"], copy=False)
+            if is_first:
+                self.restore(moments)
+            else:
+                self.moments.merge(moments)
+        if "logits" in sums:
+            total = None if is_first else self.logits
+            self.logits = _added(total, self.new_logits(), sums["logits"])
+        if "reference" in sums and self._reference is not None:
+            blank = ReferencePass(self._reference.moments, self._reference.classes)
+            total_reference = None if is_first else self._reference
+            self._reference = _added(total_reference, blank, sums["reference"])
+        if "second_pass" in sums:
+            second_pass = SecondPass(self.moments)
+            self._second_pass = _added(self._second_pass, second_pass, sums["second_pass"])
 
     def all_reduce_first(self, ranks: ProcessGroup) -> None:
         """Add up the first pass over all processes of a group."""
@@ -508,6 +469,15 @@ class LayerStream:
     def drop_second_pass(self) -> None:
         """Forget the second pass, because another process could not complete its own."""
         self._second_pass = None
+
+
+def _added(total: Summed | None, part: Summed, sums: State) -> Summed:
+    """Load the sums of a part into an empty stream, and return the total with the part added."""
+    part.load_sums(sums)
+    if total is None:
+        return part
+    total.merge(part)
+    return total
 
 
 ProcessGroupChoice = Group | Literal["local"]
@@ -538,11 +508,10 @@ class DistributedData:
             return None
         if not is_distributed(process_group):
             return None
-        if options is not None and (options.groups or options.shuffled_labels):
+        if options is not None and options.groups:
             raise DataError(
-                "Expected one process for intervals and shuffled_labels, got several that share "
-                "the data. Omit these two, or measure all data in one process with "
-                "process_group='local'."
+                "Expected one process for intervals, got several that share the data. Omit them, "
+                "or measure all data in one process with process_group='local'."
             )
         return cls(ProcessGroup(process_group))
 

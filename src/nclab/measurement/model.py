@@ -23,9 +23,7 @@ from nclab.features.labels import (
 )
 from nclab.features.pooling import NoRows, Pool
 from nclab.features.recorder import Outputs, Point, Recorder
-from nclab.measurement.gather import with_class_names
 from nclab.measurement.layer_stream import Cache, DistributedData, LayerStream, ProcessGroupChoice
-from nclab.measurement.memory import Budget, Memory
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
 from nclab.measurement.options import (
     CACHE_BYTES,
@@ -64,9 +62,7 @@ def measure(
     soft: bool = False,
     metrics: str | Sequence[str] = "default",
     intervals: bool | int = False,
-    shuffled_labels: bool = False,
     process_group: ProcessGroupChoice = None,
-    memory: Memory = None,
 ) -> Report:
     """Measure the neural collapse of a model over the batches of a loader.
 
@@ -103,11 +99,8 @@ def measure(
         soft: the labels are distributions over the classes; the loss is measured on these.
         metrics: "all" or names of `nclab.metrics.catalogue.EXTRAS`, as for `measure_features`.
         intervals: 95 % intervals by a jackknife over groups of samples, as for `measure_features`.
-        shuffled_labels: measure also with shuffled labels; batches must mix the classes.
         process_group: processes of torch.distributed that share the data, by default all;
             "local" for this process alone.
-        memory: limit for the memory in addition to the model, such as "8GB", for all layers
-            together, as for `measure_features`.
 
     >>> import torch
     >>> generator = torch.Generator().manual_seed(0)
@@ -135,8 +128,6 @@ def measure(
         soft=soft,
         metrics=metrics,
         intervals=intervals,
-        shuffled_labels=shuffled_labels,
-        memory=memory,
     )
     measurement = Measurement(
         ModelLayers(unwrap(model), layers, classifier=classifier, pool=pool, labels=labels),
@@ -321,8 +312,7 @@ class Measurement:
         no_weight = NOT_THE_LAST if self.layers.classifier else NO_CLASSIFIER
         for stream in self._streams.values():
             why = reasons if stream.head else {"weight": no_weight, **reasons}
-            names = self.options.class_names
-            measured.append(with_class_names(stream.collapse(why), names, self.split))
+            measured.append(replace(stream.collapse(why), split=self.split))
         return Report(
             layers=tuple(measured),
             classifier=self.layers.classifier_name,
@@ -437,7 +427,6 @@ class Measurement:
         outputs = None if head is None else len(head.weight)
         check_count(options.class_names, outputs, f"outputs of {self.layers.classifier_name}")
         options = replace(options, num_classes=outputs)
-        budget = Budget(options.memory_limit)
         for layer in self.layers.measured:
             is_pictured = layer is self.layers.measured[-1]
             self._streams[layer.point] = LayerStream(
@@ -445,7 +434,6 @@ class Measurement:
                 head=head if layer.is_last else None,
                 layer=layer.name,
                 cache=self._cache,
-                budget=budget,
                 points=self._points if is_pictured else 0,
             )
 

@@ -1,7 +1,10 @@
 """Options of a measurement, checked once where a user passes them."""
 
+import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -9,7 +12,6 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.memory import Memory, Sizes, as_bytes, group_bytes
 from nclab.measurement.report import Report
 from nclab.metrics.catalogue import Metric, selected_extras
 from nclab.statistics import ClassMoments
@@ -67,12 +69,8 @@ class MeasureOptions:
     """Metrics beyond those of every measurement."""
     groups: int = 0
     """Groups of the jackknife for intervals; 0 for no intervals."""
-    shuffled_labels: bool = False
-    """Whether to measure the same features with shuffled labels as well."""
     all_residuals: bool = False
     """Whether to keep sums of the classifier's probabilities also for many classes."""
-    memory_limit: int | None = None
-    """Bytes that the measurement may use; None for the memory of the machine."""
 
     @classmethod
     def checked(
@@ -80,7 +78,6 @@ class MeasureOptions:
         *,
         metrics: str | Sequence[str] = "default",
         intervals: bool | int = False,
-        memory: Memory = None,
         class_names: ClassNames = None,
         **options: Any,
     ) -> "MeasureOptions":
@@ -97,7 +94,6 @@ class MeasureOptions:
             extra_metrics=selected_extras(metrics),
             groups=int(groups),
             all_residuals=metrics == "all",
-            memory_limit=as_bytes(memory),
             **options,
         )
         checked._check()
@@ -109,17 +105,16 @@ class MeasureOptions:
         check_ignore_index(self.ignore_index)
         if not isinstance(self.cache_bytes, int) or self.cache_bytes < 0:
             raise DataError(f"Expected cache_bytes of at least 0, got {self.cache_bytes!r}.")
-        if self.soft and (self.groups or self.shuffled_labels):
-            raise DataError(
-                "Expected class numbers as labels for intervals and shuffled_labels, got "
-                "soft=True. Pass labels.argmax(-1), or omit these two options."
-            )
         check_min_count(self.min_count)
-        if self.min_count is not None and (self.groups or self.shuffled_labels):
-            option = f"intervals={self.groups}" if self.groups else "shuffled_labels=True"
+        if self.groups and self.soft:
             raise DataError(
-                f"Expected min_count without intervals and shuffled_labels, got {option}. "
-                "Omit one of them."
+                "Expected class numbers as labels for intervals, got soft=True. Pass "
+                "labels.argmax(-1), or omit intervals."
+            )
+        if self.groups and self.min_count is not None:
+            raise DataError(
+                f"Expected min_count without intervals, got intervals={self.groups}. Omit one of "
+                "them."
             )
         check_count(self.class_names, self.num_classes, "classes of num_classes")
 
@@ -138,15 +133,29 @@ class MeasureOptions:
         """Whether the d x d scatter of features in dimension `dim` is kept."""
         return dim <= SCATTER_LIMIT if self.scatter is None else self.scatter
 
-    def sizes(self, classes: int, dim: int, *, head: bool, reference_classes: int) -> Sizes:
-        """Return the sizes and options on which the memory of one layer depends."""
-        sizes = Sizes(classes, dim, head, self.keeps_scatter(dim))
-        observers = sum(sizes.parts().values()) if self.shuffled_labels else 0
-        observers += group_bytes(classes, dim, self.groups, scatter=sizes.scatter)
-        observers += 5 * 8 * reference_classes * dim
-        return sizes._replace(
-            second_pass=self.second_pass, missing=self.missing_allowed, observers=observers
-        )
+    def planned_bytes(self, classes: int, dim: int) -> int:
+        """Return the memory that a layer needs at least, in addition to the features.
+
+        With many classes these are mostly arrays of C x d float64 numbers.
+
+        >>> MeasureOptions(second_pass=False).planned_bytes(100_000, 768) // 10**6
+        4924
+        """
+        arrays = 8 + 3 * self.second_pass  # of C x d: sums, means and work; the second pass
+        scatter = 2 * dim * dim if self.keeps_scatter(dim) else 0
+        group = 10 * classes * dim + scatter  # two sets of moments and a second pass
+        return 8 * (arrays * classes * dim + scatter + self.groups * group)
+
+    def check_memory(self, classes: int, dim: int) -> None:
+        """Raise if a layer of this size does not fit into the memory of the machine."""
+        needed, available = self.planned_bytes(classes, dim), machine_memory()
+        if needed > available:
+            raise DataError(
+                f"Expected a measurement that fits into the {available / 1e9:.3g} GB of this "
+                f"machine, but {classes} classes in dimension {dim} take {needed / 1e9:.3g} GB. "
+                "Map labels that are ids to 0, 1, 2, …; or pass second_pass=False, and measure "
+                "without intervals."
+            )
 
     def reference_pass(self, layer: str | None = None) -> ReferencePass | None:
         """Return an empty pass over features that compares them with the reference's class means.
@@ -183,6 +192,15 @@ class MeasureOptions:
                 "is not in class_names."
             )
         return [names.index(name) for name in reference.class_names]
+
+
+@cache
+def machine_memory() -> float:
+    """Return the bytes of this machine; infinity if the system does not report them."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return math.inf
 
 
 def check_min_count(min_count: Any) -> None:
@@ -264,11 +282,6 @@ def require_known_classes(labels: Tensor, classes: int | None, ignore_index: int
         return
     largest = int(used.max())
     classes = classes or largest + 1
-    if classes > MOST_CLASSES and classes > used.numel():
-        raise DataError(
-            f"Expected samples of all {classes} classes, got {used.numel()} labels, the largest "
-            f"{largest}. Labels are numbers from 0; ids must be mapped to them."
-        )
     if max(1, largest) < classes <= MOST_CLASSES:
         require_samples(used.long().flatten().bincount(minlength=classes))
 

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nclab.errors import DataError
 from nclab.figures.measured import layer_picture, layers_picture
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.display import (
-    Displayed,
-    html_table,
-    layer_table,
-    metric_table,
-    with_summary,
-)
+from nclab.measurement.display import Displayed
 from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab.text import as_frame
 from nclab.theory.certificates.certificate import Certificate
@@ -151,10 +145,3 @@ class Report(Displayed):
             return layer_picture(self.last._picture_row(), other=test)
         rows = self._table_rows()
         return layers_picture(rows)
-
-    def __rich__(self) -> Any:
-        table = layer_table if len(self.layers) > 1 else metric_table
-        return with_summary(table(self._table_rows()), self.summary())
-
-    def _repr_html_(self) -> str:
-        return html_table(self._table_rows(), remarks=self.summary())

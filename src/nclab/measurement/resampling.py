@@ -1,9 +1,9 @@
-"""Intervals and shuffled labels: statistics of regrouped samples, kept along with a measurement.
+"""95 % intervals of all scalars, by a jackknife over groups of samples.
 
-Intervals come from a delete-a-group jackknife. Samples are assigned to G random groups, class by
-class, so that every group has its share of each class. A value without group g comes from the
-merged statistics of the other groups; the second pass uses the means without g. So an interval
-describes new samples of the same classes in the same proportions, for the same trained network.
+Samples are assigned to G random groups, class by class, so that every group has its share of each
+class. A value without group g comes from the merged statistics of the other groups; the second
+pass uses the means without g. So an interval describes new samples of the same classes in the same
+proportions, for the same trained network.
 
 Intervals cost the first pass twice and G - 1 second passes for each second pass of the measurement.
 Their memory is two sets of groups of moments.
@@ -12,26 +12,21 @@ Their memory is two sets of groups of moments.
 import copy
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 from scipy.special import betaincinv, stdtrit
 from torch import Tensor
 
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.gather import Extras, gather
+from nclab.measurement.gather import scalars, view_of
 from nclab.measurement.options import Head, MeasureOptions
 from nclab.measurement.results import Interval
 from nclab.metrics.catalogue import EXTRAS, METRICS, Metric, plugin_metrics
 from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
-from nclab.statistics.checks import as_labels
-from nclab.statistics.second_pass import ReferencePass
 
-State = dict[str, Tensor]
-Summed = TypeVar("Summed", LogitStatistics, SecondPass, ReferencePass)
 Kind = TypeVar("Kind", ClassMoments, LogitStatistics)
 
 LEVEL = 0.95
@@ -47,50 +42,6 @@ BIASED = "the finite-sample bias is as large as its distance from collapse; use 
 MOST_BIAS = 0.25
 """Bias as a share of the distance from collapse above which there is no interval. If noise is as
 large as the true distance, then sqrt(truth^2 + noise^2) has this bias."""
-SHUFFLE_SEED = 20_231_117
-TOO_MANY_KEPT = 0.1
-"""Share of samples that keep their label, above that expected by chance, for which shuffling within
-batches is useless."""
-NOT_MIXED = (
-    "Shuffled labels were not measured: each batch holds few classes, so that shuffling within a "
-    "batch changes few labels. Shuffle the loader."
-)
-
-
-class RowObserver(Protocol):
-    """An object that receives every counted row of a stream, in equal batches in both passes."""
-
-    def add(self, rows: Tensor, classes: Tensor) -> None:
-        """Add a batch of the first pass."""
-
-    def add_second(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
-        """Add a batch of the second pass, if there is one."""
-
-    def attach(self, collapse: Collapse) -> Collapse:
-        """Return the measurement with the results of this observer."""
-
-
-def row_observers(
-    options: MeasureOptions,
-    moments: ClassMoments,
-    head: Head | None,
-    known_labels: Tensor | None,
-    num_classes: int | None,
-) -> list[RowObserver]:
-    """Return the observers that the options ask for."""
-    observers: list[RowObserver] = []
-    if options.groups:
-        observers.append(GroupJackknife(moments, head, options))
-    if options.shuffled_labels:
-        if known_labels is not None:
-            known_labels = as_labels(
-                known_labels,
-                rows=len(known_labels),
-                ignore_index=moments.ignore_index,
-                num_classes=num_classes,
-            )
-        observers.append(ShuffledLabels(moments, head, options, labels=known_labels))
-    return observers
 
 
 def jackknife(value: float, left_out: Sequence[float]) -> Interval:
@@ -130,29 +81,6 @@ def share_interval(hits: int, total: int) -> Interval:
     return Interval(low, high)
 
 
-def _checksum(classes: Tensor, start: int) -> int:
-    """Return the checksum of labels in their order, continuing from that of earlier batches."""
-    return zlib.crc32(classes.cpu().contiguous().numpy().tobytes(), start)
-
-
-def empty_like(moments: ClassMoments) -> ClassMoments:
-    """Return empty moments with the same sizes and options."""
-    return ClassMoments(
-        moments.num_classes,
-        moments.dim,
-        scatter=moments.has_scatter,
-        ignore_index=moments.ignore_index,
-        device=moments.device,
-    )
-
-
-def logits_like(moments: ClassMoments) -> LogitStatistics:
-    """Return empty statistics of logits for the classes of `moments`."""
-    return LogitStatistics(
-        moments.num_classes, ignore_index=moments.ignore_index, device=moments.device
-    )
-
-
 class GroupJackknife:
     """The statistics of one layer without each of its groups of samples, for intervals."""
 
@@ -170,14 +98,27 @@ class GroupJackknife:
         """Add a batch of the first pass."""
         size = self._all.num_classes
         if not self._moments:
-            self._moments = [empty_like(self._all) for _ in range(self.count)]
+            total = self._all
+            self._moments = [
+                ClassMoments(
+                    *(total.num_classes, total.dim),
+                    scatter=total.has_scatter,
+                    ignore_index=total.ignore_index,
+                    device=total.device,
+                )
+                for _ in range(self.count)
+            ]
         if len(self._assigned) < size:
             more = self._assigned.new_zeros(size - len(self._assigned))
             self._assigned = torch.cat([self._assigned, more])
         for moments in self._moments if self._moments[0].num_classes < size else []:
             moments.grow(size)
         if self._head is not None and not self._logits:
-            self._logits = [logits_like(moments) for moments in self._moments]
+            ignore_index, device = self._all.ignore_index, self._all.device
+            self._logits = [
+                LogitStatistics(size, ignore_index=ignore_index, device=device)
+                for _ in self._moments
+            ]
         groups = self._assign(classes)
         for group, moments in enumerate(self._moments):
             index = (groups == group).nonzero().flatten()
@@ -210,14 +151,14 @@ class GroupJackknife:
         usable = self._checksums[0] == self._checksums[1] and not single
         without: list[Mapping[str, float | None]] = []
         for group, moments in enumerate([] if single else self._moments):
-            results = gather(
+            view = view_of(
                 moments,
-                weight=None if self._head is None else self._head.weight,
-                logits=self._logits[group] if self._logits else None,
-                second_pass=self._second[group] if self._second and usable else None,
-                extras=Extras(self._extra_metrics),
+                None if self._head is None else self._head.weight,
+                self._logits[group] if self._logits else None,
+                self._second[group] if self._second and usable else None,
             )
-            without.append(results.values)
+            incomplete = bool(moments.missing)
+            without.append(scalars(view, self._extra_metrics, {}, incomplete=incomplete)[0])
         intervals, reasons = {}, {}
         for metric in (*METRICS, *plugin_metrics(), *EXTRAS):
             value = collapse.values.get(metric.name)
@@ -229,53 +170,6 @@ class GroupJackknife:
             else:
                 reasons[metric.name] = interval
         return replace(collapse, intervals=intervals, no_interval=reasons)
-
-    def continue_after(self, assigned: Tensor) -> None:
-        """Assign the next samples as if (C,) `assigned` samples had come before them."""
-        self._assigned = assigned.clone().to(self._assigned.device)
-
-    def first_sums(self) -> list[tuple[State, State | None]]:
-        """Return the sums of moments and logits of the first pass, group by group."""
-        logits = self._logits if self._logits else [None] * len(self._moments)
-        return [
-            (moments.state_dict(), None if statistics is None else statistics.sums())
-            for moments, statistics in zip(self._moments, logits, strict=True)
-        ]
-
-    def join_first(
-        self, moments: ClassMoments, parts: Sequence[Sequence[tuple[State, State | None]]]
-    ) -> None:
-        """Take over the first sums of several workers; `moments` are those of all samples."""
-        self._all = moments
-        for part in parts:
-            part_moments = [ClassMoments.from_state_dict(state) for state, _ in part]
-            part_logits = []
-            for state in (sums for _, sums in part if sums is not None):
-                part_logits.append(logits_like(moments))
-                part_logits[-1].load_sums(state)
-            if not self._moments:
-                self._moments, self._logits = part_moments, part_logits
-                continue
-            for total, other in zip(self._moments, part_moments, strict=True):
-                total.merge(other)
-            for total_logits, other_logits in zip(self._logits, part_logits, strict=True):
-                total_logits.merge(other_logits)
-        self._take_complements()
-
-    def start_second(self, moments: ClassMoments, complements: Sequence[tuple[State, Any]]) -> None:
-        """Start a second pass from the `first_sums` that `join_first` left."""
-        self._all, self._complements = moments, True
-        self._moments = [ClassMoments.from_state_dict(state) for state, _ in complements]
-
-    def second_sums(self) -> list[State]:
-        """Return the sums of the second pass, group by group."""
-        return [second_pass.sums() for second_pass in self._second]
-
-    def join_second(self, parts: Sequence[Sequence[State]]) -> None:
-        """Take over the second sums of several workers."""
-        for group, moments in enumerate(self._moments if any(parts) else []):
-            sums = [part[group] for part in parts if part]
-            self._second.append(merged_sums(partial(SecondPass, moments), sums))
 
     def _assign(self, classes: Tensor) -> Tensor:
         """Return the (B,) group of each sample.
@@ -302,19 +196,6 @@ class GroupJackknife:
         self._assigned.zero_()
         self._moments = _all_but_one(self._moments)
         self._logits = _all_but_one(self._logits)
-
-
-def merged_sums(blank: Callable[[], Summed], states: Iterable[State]) -> Summed:
-    """Return one stream with the sums of several; `blank` makes an empty stream."""
-    total = blank()
-    for index, state in enumerate(states):
-        if index == 0:
-            total.load_sums(state)
-        else:
-            part = blank()
-            part.load_sums(state)
-            total.merge(part)
-    return total
 
 
 def _all_but_one(parts: list[Kind]) -> list[Kind]:
@@ -384,90 +265,6 @@ def _pseudorandom(numbers: Tensor) -> Tensor:
     return (mixed >> 33) & 0x3FFFFFFF
 
 
-class ShuffledLabels:
-    """The statistics of one layer under shuffled labels.
-
-    Labels that are known before the first pass are shuffled as a whole, others within their
-    batch. Costs a second measurement, in time and memory.
-    """
-
-    def __init__(
-        self,
-        moments: ClassMoments,
-        head: Head | None,
-        options: MeasureOptions,
-        *,
-        labels: Tensor | None = None,
-    ) -> None:
-        self._true, self._head = moments, head
-        self._extra_metrics = options.extra_metrics
-        self._moments = empty_like(moments)
-        self._logits: LogitStatistics | None = None
-        self._second: SecondPass | None = None
-        self._checksums = [0, 0]  # of the labels in the first and the second pass
-        self._rows = self._rows_again = 0
-        self._kept = 0.0  # expected number of labels that shuffling does not change
-        self._shuffled: Tensor | None = None
-        if labels is not None:
-            ignored = moments.ignore_index
-            counted = labels if ignored is None else labels[labels != ignored]
-            order = torch.randperm(len(counted), generator=shuffle_generator(0))
-            self._shuffled = counted[order]
-
-    def add(self, rows: Tensor, classes: Tensor) -> None:
-        """Add a batch of the first pass."""
-        size = self._true.num_classes
-        if self._shuffled is not None and len(self._shuffled):
-            size = max(size, int(self._shuffled.max()) + 1)
-        if self._moments.num_classes < size:
-            self._moments.grow(size)
-        labels = self._labels(classes, self._rows)
-        self._moments.add_checked(rows, labels)
-        if self._head is not None:
-            self._logits = self._logits or logits_like(self._moments)
-            self._logits.update(self._head.logits(rows.to(self._head.weight)), labels)
-        self._checksums[0] = _checksum(classes, self._checksums[0])
-        if self._shuffled is None and len(rows):
-            self._kept += float(classes.bincount().double().square().sum()) / len(rows)
-        self._rows += len(rows)
-
-    def add_second(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
-        """Add a batch of the second pass."""
-        labels = self._labels(classes, self._rows_again)
-        self._second = self._second or SecondPass(self._moments)
-        self._second.add_checked(rows, labels, predicted)
-        self._checksums[1] = _checksum(classes, self._checksums[1])
-        self._rows_again += len(rows)
-
-    def attach(self, collapse: Collapse) -> Collapse:
-        """Return the measurement with `shuffled_labels`, or with the reason for their absence."""
-        shares = self._moments.counts.double() / max(1, self._rows)
-        by_chance = float(shares.square().sum())
-        if self._kept > (by_chance + TOO_MANY_KEPT) * self._rows:
-            return replace(collapse, warnings=(*collapse.warnings, NOT_MIXED))
-        usable = self._second is None or self._checksums[0] == self._checksums[1]
-        results = gather(
-            self._moments,
-            weight=None if self._head is None else self._head.weight,
-            logits=self._logits,
-            second_pass=self._second if usable else None,
-            extras=Extras(self._extra_metrics),
-        )
-        values = dict(results.values)
-        for metric in (*METRICS, *plugin_metrics(), *EXTRAS):
-            if metric.of_weights and metric.name in values:
-                values[metric.name] = None
-        return replace(collapse, shuffled_labels=values)
-
-    def _labels(self, classes: Tensor, rows_before: int) -> Tensor:
-        """Return the shuffled labels of a batch that comes after `rows_before` rows."""
-        if self._shuffled is not None:
-            stop = rows_before + len(classes)
-            return self._shuffled[rows_before:stop].to(classes.device)
-        order = torch.randperm(len(classes), generator=shuffle_generator(rows_before))
-        return classes[order.to(classes.device)]
-
-
-def shuffle_generator(rows_before: int) -> torch.Generator:
-    """Return the generator that shuffles the labels after `rows_before` rows."""
-    return torch.Generator().manual_seed(SHUFFLE_SEED + rows_before)
+def _checksum(classes: Tensor, start: int) -> int:
+    """Return the checksum of labels in their order, continuing from that of earlier batches."""
+    return zlib.crc32(classes.cpu().contiguous().numpy().tobytes(), start)

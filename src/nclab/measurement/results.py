@@ -1,28 +1,25 @@
 """Results of one layer as plain data, and their averages over groups of classes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.measurement.display import strata_html, strata_table
+from nclab.measurement.display import strata_table
 from nclab.metrics.catalogue import BY_NAME, EXTRAS
 from nclab.statistics import ClassMoments, SecondPass
 from nclab.statistics.logits import ResidualMoments
-from nclab.text import as_text
+from nclab.text import Printed
 
-Share = Literal["samples", "classes"]
-"""Quantity that every group of classes holds about equally much of."""
 DECILES = 10
 """Default number of groups of classes."""
-FEWEST_CLASSES = 20
-"""Smallest number of classes for which every table shows groups of classes."""
-UNEVEN = 5
-"""Ratio of the largest to the smallest class from which tables show groups of classes."""
+PAIRS_SHOWN = 100
+"""Largest number of classes for which records contain the C x C cosines. For more classes, tables
+name the closest pairs."""
 
 
 class Interval(NamedTuple):
@@ -69,8 +66,8 @@ class LayerResults:
     """Norm of the classifier's bias around its mean; 0 without a bias."""
     values: Mapping[str, float | None]
     """Scalars by name, in the order of the tables. Each is also an attribute."""
-    max_inter_pair: tuple[int, int]
-    """The two classes with the largest inter-class cosine."""
+    closest_pairs: tuple[ClassPair, ...]
+    """The ten pairs of classes with the largest inter-class cosines, largest first."""
     counts: Tensor
     """(C,) samples per class."""
     intra_cosine: Tensor
@@ -112,8 +109,19 @@ class LayerResults:
     residuals: ResidualMoments | None = None
     """Sums of the classifier's probabilities minus the labels. They are kept for up to d classes
     and at most 1000 (128 with soft labels), or for up to 4096 with metrics="all"."""
-    closest_pairs: tuple[ClassPair, ...] = ()
-    """The ten pairs of classes with the largest inter-class cosines, largest first."""
+    non_negative: bool = False
+    """Whether no class mean direction has a negative entry, as after a ReLU.
+
+    Then no inter-class cosine can be negative. Only centred cosines can reach -1/(C - 1)."""
+    sentences: tuple[str, ...] = ("",)
+    """What the numbers mean, in plain words; the first sentence is the verdict."""
+    frequency_groups: "Strata | None" = None
+    """Ten groups of classes by frequency; None unless there are many classes of unequal size."""
+
+    @property
+    def max_inter_pair(self) -> tuple[int, int]:
+        """The two classes with the largest inter-class cosine."""
+        return self.closest_pairs[0][:2]
 
     def __getattr__(self, name: str) -> float | None:
         values: Mapping[str, float | None] = self.__dict__.get("values", {})
@@ -160,38 +168,19 @@ class Stratum(NamedTuple):
     """Mean over classes of the cosine between classifier row and class mean."""
 
 
-@dataclass(frozen=True)
-class Strata:
+class Strata(Printed, tuple[Stratum, ...]):
     """Groups of classes by frequency, the most frequent classes first."""
-
-    groups: tuple[Stratum, ...]
-    by: Share
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return one row per group, for `pandas.DataFrame(strata.to_dicts())`."""
-        return [group._asdict() for group in self.groups]
-
-    def __len__(self) -> int:
-        return len(self.groups)
-
-    def __iter__(self) -> Iterator[Stratum]:
-        return iter(self.groups)
-
-    def __getitem__(self, index: int) -> Stratum:
-        return self.groups[index]
+        return [group._asdict() for group in self]
 
     def __rich__(self) -> Any:
         return strata_table(self.to_dicts())
 
-    def _repr_html_(self) -> str:
-        return strata_html(self.to_dicts())
 
-    def __str__(self) -> str:
-        return as_text(self)
-
-
-def strata(results: LayerResults, groups: int = DECILES, by: Share = "samples") -> Strata:
-    r"""Sort classes into groups by their number of samples, and average within each group.
+def strata(results: LayerResults, groups: int = DECILES) -> Strata:
+    r"""Sort classes into groups with about equally many samples, and average within each group.
 
     Classes with the same number of samples are always in the same group: the group that contains
     the middle of their share, counted from the largest classes. Empty groups are omitted. The
@@ -204,19 +193,12 @@ def strata(results: LayerResults, groups: int = DECILES, by: Share = "samples") 
     """
     if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
         raise DataError(f"Expected groups=1 or more, got {groups!r}.")
-    if by not in get_args(Share):
-        raise DataError(f"Expected by={' or '.join(map(repr, get_args(Share)))}, got {by!r}.")
     sizes, size_index, repeats = results.counts.unique(return_inverse=True, return_counts=True)
-    shares = (sizes * repeats if by == "samples" else repeats).double().flip(0)
+    shares = (sizes * repeats).double().flip(0)
     middles = (shares.cumsum(0) - shares / 2) / shares.sum()
     group_of = (middles * groups).long().clamp_max(groups - 1).flip(0)[size_index]  # (C,)
     present = group_of.unique().tolist()
-    return Strata(tuple(_stratum(results, group_of == group) for group in present), by)
-
-
-def shows_strata(counts: Tensor) -> bool:
-    """Whether there are many classes of very different sizes, so that tables group them."""
-    return len(counts) >= FEWEST_CLASSES and int(counts.max()) >= UNEVEN * int(counts.min())
+    return Strata(_stratum(results, group_of == group) for group in present)
 
 
 def _stratum(results: LayerResults, chosen: Tensor) -> Stratum:

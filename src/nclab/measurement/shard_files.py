@@ -12,13 +12,10 @@ import torch
 from torch import Tensor
 
 from nclab.array_files import (
-    BIAS,
     FEATURES,
     LABELS,
     PICKLES,
-    WEIGHT,
     pick,
-    pick_optional,
     read_arrays,
     read_npy,
     reject_pickle,
@@ -144,41 +141,6 @@ def _natural_key(path: Path) -> list[Any]:
     """Return a sort key that orders numbers in names by value."""
     parts = re.split(r"(\d+)", str(path))
     return [int(part) if index % 2 else part for index, part in enumerate(parts)]
-
-
-def common_head(shards: Iterable[Path]) -> tuple[Any, Any]:
-    """Return the weight and bias that shards hold; (None, None) if no shard has a classifier.
-
-    Raise if two shards hold different ones. Files that cannot be read are skipped here.
-    """
-    heads: dict[Path, tuple[Any, Any]] = {}
-    for file in shards:
-        if file.suffix not in (".npz", ".safetensors"):
-            continue
-        try:
-            arrays = read_arrays(file)
-            weight, bias = pick_optional(arrays, WEIGHT), pick_optional(arrays, BIAS)
-        except DataError:
-            continue
-        if weight is not None:
-            heads[file] = weight, bias
-    if not heads:
-        return None, None
-    first, head = next(iter(heads.items()))
-    for file, other in heads.items():
-        for name, expected, array in zip(("weight", "bias"), head, other, strict=True):
-            if not _equal(expected, array):
-                raise DataError(
-                    f"Expected one {name} for all shards, but {file.name} and {first.name} hold "
-                    "different ones. Choose one: weight= (--head FILE)."
-                )
-    return head
-
-
-def _equal(first: Any, second: Any) -> bool:
-    if first is None or second is None:
-        return first is second
-    return first.shape == second.shape and bool((first == second).all())
 
 
 def _slices(rows: Any, count: int, row_bytes: int) -> Iterator[Tensor]:

@@ -1,44 +1,44 @@
 """measure_shards: measure features in many files, on the cores here or on a Ray cluster."""
 
-import dataclasses
-import hashlib
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from statistics import mode
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from nclab import __version__
-from nclab.array_files import read_tree, write_tree
-from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
+from nclab.engine import LOCAL, Engine, Job, Progress, ReportStep
 from nclab.errors import DataError, NclabError
-from nclab.files import delete, remove_leftovers, translate_os_errors
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.gather import NO_WEIGHT, with_class_names
-from nclab.measurement.memory import Memory
+from nclab.measurement.gather import NO_WEIGHT, RareClasses
+from nclab.measurement.layer_stream import LayerStream, State
 from nclab.measurement.options import (
     ClassNames,
     Head,
     MeasureOptions,
     Reference,
     check_count,
+    check_labels,
+    machine_memory,
 )
-from nclab.measurement.shard_files import Paths, find_shards
-from nclab.measurement.shard_workers import Plan, ReadPart, first_round, second_round
-from nclab.progress import Bar, bar
-from nclab.statistics.blocks import MANY_CLASSES
-from nclab.statistics.checks import IGNORE_INDEX
+from nclab.measurement.shard_files import Paths, find_shards, open_shard
+from nclab.progress import Bar, bar, track
+from nclab.statistics import ClassMoments
+from nclab.statistics.blocks import COMPILED_SIZE, MANY_CLASSES
+from nclab.statistics.checks import IGNORE_INDEX, SOFT_LABELS_HINT, as_labels
 
 TRIES = 3
 """How often a part is started if its process dies."""
-PARTS_PER_WORKER = 4
-"""Parts for each worker if finished parts are kept, so that a killed run loses less."""
-SUFFIX = ".part.safetensors"
+ROWS_PER_CLASS = 8
+"""Rows per class from which another process saves more time than sending its sums costs, if there
+are many classes."""
+PRODUCTS = 2**34
+"""Products of rows and classes between two reports of progress: about a second."""
 
 
 def measure_shards(
@@ -55,12 +55,9 @@ def measure_shards(
     engine: Engine | str = "local",
     workers: int | None = None,
     skip_bad: bool = False,
-    keep: str | os.PathLike[str] | None = None,
     class_names: ClassNames = None,
     metrics: str | Sequence[str] = "default",
-    intervals: bool | int = False,
     reference: Reference | None = None,
-    memory: Memory = None,
 ) -> Collapse:
     """Measure features in many files as `measure_features` measures them in one array.
 
@@ -76,10 +73,6 @@ def measure_shards(
         workers: number of processes, by default one per core; 0 for this process alone. With many
             classes and few samples per class nclab starts only as many as save time.
         skip_bad: leave out files that cannot be read, with a warning.
-        keep: a folder for the sums of finished files until all are finished. After a kill, the
-            same call continues with the same numbers.
-        memory: limit for this process and its workers, such as "8GB"; nclab starts fewer workers
-            if not all of them fit.
 
     The other arguments are those of `measure_features`.
 
@@ -100,45 +93,34 @@ def measure_shards(
         scatter=scatter,
         class_names=class_names,
         metrics=metrics,
-        intervals=intervals,
         reference=reference,
-        memory=memory,
     )
     head = Head.optional(weight, bias, num_classes)
     check_count(options.class_names, None if head is None else len(head.weight), "rows of weight")
-    plan = Plan(head, options, skip_bad)
     files = find_shards(paths)
     if engine != "local" and not getattr(engine, "here", False):
         # Absolute paths, because processes of a cluster have other working folders.
         files = [file.absolute() for file in files]
-    shards = plan.count_labels(files)
-    plan.find_dim(list(shards))
-    is_large = options.groups or (plan.num_classes or 0) > MANY_CLASSES
-    if options.memory_limit is not None or is_large:
-        workers = plan.plan_workers(shards, workers, engine)
-    store = None if keep is None else PartStore(Path(keep))
+    plan, shards, bad = _read_labels(files, Plan(head, options, skip_bad))
     total = sum(shards.values())
+    if workers is None and engine in ("local", LOCAL):
+        workers = plan.useful_workers(total)
     with (
         _opened(engine) as open_engine,
         bar("measuring shards", total=2 * total if second_pass else total) as progress,
     ):
-        runner = _Runner(open_engine, workers, store, progress)
+        runner = _Runner(open_engine, workers, progress)
         parts = runner.run(first_round, plan, shards)
-        bad = {name: why for part in parts for name, why in part.bad.items()}
-        stream = plan.join_first(parts)
+        bad |= {name: why for part in parts for name, why in part.bad.items()}
+        stream = _merged(plan, parts, bad)
         if second_pass:
             good = {path: rows for path, rows in shards.items() if str(path) not in bad}
-            state = stream.moments.state_dict(copy=False)
-            complements = [] if stream.jackknife is None else stream.jackknife.first_sums()
-            plan.join_second(
-                stream, runner.run(second_round, plan, good, state, complements, start=total)
-            )
+            moments = stream.moments.state_dict(copy=False)
+            for part in runner.run(second_round, plan, good, moments, start=total):
+                stream.add_sums(part.sums)
             stream.finish_second_pass()
-    if store is not None:
-        store.delete_all()
     collapse = stream.collapse({} if head else {"weight": NO_WEIGHT})
-    collapse = with_class_names(collapse, options.class_names)
-    warnings = tuple(f"Left out {why}" for why in {**plan.bad, **bad}.values())
+    warnings = tuple(f"Left out {why}" for why in bad.values())
     return replace(collapse, warnings=(*warnings, *collapse.warnings)) if warnings else collapse
 
 
@@ -154,13 +136,145 @@ def _opened(engine: Engine | str) -> AbstractContextManager[Engine]:
     return nullcontext(opened)
 
 
+# Before the first pass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every worker must know about the measurement."""
+
+    head: Head | None
+    options: MeasureOptions
+    skip_bad: bool = False
+    """Whether files that cannot be read are left out instead of raising an error."""
+    rare: RareClasses | None = None
+    """Classes with fewer samples than `min_count`. No worker counts them."""
+    dim: int | None = None
+    """Dimension of the features; files with another dimension raise an error. None if a classifier
+    determines it."""
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes; None before the labels are read."""
+        return self.options.class_count(self.head)
+
+    def without_rare(self, labels: Tensor) -> Tensor:
+        """Return labels with rare classes replaced by `ignore_index`."""
+        if self.rare is None or self.options.ignore_index is None:
+            return labels
+        labels = labels.long()
+        rare = torch.isin(labels, self.rare.classes)
+        return labels.masked_fill(rare, self.options.ignore_index)
+
+    def useful_workers(self, rows: int) -> int | None:
+        """Return how many worker processes save time and fit into memory; None for one per core."""
+        classes = self.num_classes or 0
+        if classes <= MANY_CLASSES:
+            return None
+        dim = (self.dim or 1) if self.head is None else int(self.head.weight.shape[1])
+        fit = int(machine_memory() / self.options.planned_bytes(classes, dim)) - 1
+        workers = min(LOCAL.slots(), rows // (ROWS_PER_CLASS * classes), fit)
+        return workers if workers > 1 else 0
+
+
+def _read_labels(files: Sequence[Path], plan: Plan) -> tuple[Plan, dict[Path, int], dict[str, str]]:
+    """Return the plan for all files, the rows of each file, and the faults of files left out.
+
+    Raise for files that cannot be read, absent classes and no samples.
+    """
+    options, ignored = plan.options, plan.options.ignore_index
+    counts = torch.zeros(plan.num_classes or 0, dtype=torch.int64)
+    rows, bad = dict[Path, int](), dict[str, str]()
+    for path in track(files, "reading labels"):
+        try:
+            with _error_names_file(path):
+                labels = open_shard(path).labels()
+                check_labels(options.class_names, labels, ignored)
+                labels = as_labels(
+                    labels,
+                    rows=len(labels),
+                    ignore_index=ignored,
+                    num_classes=plan.num_classes,
+                )
+                classes = int(labels.max()) + 1 if len(labels) else 0
+                if classes > len(counts):
+                    options.check_memory(classes, 1)
+                    counts = pad(counts, (0, classes - len(counts)))
+        except DataError as error:
+            if not plan.skip_bad:
+                raise
+            bad[str(path)] = str(error)
+            continue
+        rows[path] = len(labels)
+        used = labels if ignored is None else labels[labels != ignored]
+        counts.index_add_(0, used, torch.ones_like(used))
+    _require_samples(int(counts.sum()), bad)
+    absent = len(counts) - int(counts.count_nonzero())
+    if absent and not options.missing_allowed:
+        raise DataError(
+            f"Expected samples of all {len(counts)} classes, got none of {absent}, such as class "
+            f"{int(counts.argmin())}. Pass allow_missing (--allow-missing) to leave them out."
+        )
+    rare = None
+    if options.min_count is not None and options.reference is None:
+        rare = RareClasses.among(counts, options.min_count)
+        if rare is not None and ignored is None:
+            raise DataError("Expected an ignore_index together with min_count, got None.")
+    options = replace(options, num_classes=len(counts))
+    dim = _common_dim(list(rows)) if plan.head is None else None
+    return replace(plan, options=options, rare=rare, dim=dim), rows, bad
+
+
+def _common_dim(files: Sequence[Path]) -> int | None:
+    """Return the dimension that most of three files have, so that one wrong file does not set it.
+
+    None if none of them can be read.
+    """
+    dims = []
+    for path in dict.fromkeys([files[0], files[len(files) // 2], files[-1]]):
+        try:
+            dims.append(int(next(iter(open_shard(path).features())).shape[1]))
+        except (DataError, IndexError, StopIteration):
+            continue  # the first pass raises a clear error
+    return mode(dims) if dims else None
+
+
+def _require_samples(total: int, bad: Mapping[str, str]) -> None:
+    """Raise if there are no samples, with the fault of a file that was left out."""
+    if not total and bad:
+        fault = next(iter(bad.values()))
+        raise DataError(f"Expected a shard that can be read, got none: {fault}")
+    if not total:
+        raise DataError("Expected at least one sample, got none. Check the shards.")
+
+
+@contextmanager
+def _error_names_file(path: object) -> Iterator[None]:
+    """Add the name of a file to its errors."""
+    try:
+        yield
+    except DataError as error:  # soft labels need measure_features
+        raise DataError(f"{path}: {str(error).replace(SOFT_LABELS_HINT, '')}") from error
+
+
+# Passes over all files
+
+
+class ReadPart(NamedTuple):
+    """The sums of one worker over its files in one pass."""
+
+    bad: dict[str, str]
+    """File that cannot be read -> why."""
+    sums: dict[str, State]
+    """Sums as a `LayerStream` returns them."""
+
+
 @dataclass
 class _Runner:
     """Distributes files to workers, in groups with about the same number of rows."""
 
     engine: Engine
     workers: int | None
-    store: "PartStore | None"
     bar: Bar
 
     def run(
@@ -173,45 +287,25 @@ class _Runner:
     ) -> list[ReadPart]:
         """Run `work` on all files; `start` rows of the progress bar are done already."""
         count = 1 if self.workers == 0 else self.workers or self.engine.slots()
-        groups = _groups(shards, count if self.store is None else PARTS_PER_WORKER * count)
         jobs = [
             Job(f"shards {index + 1}", work, ([*map(str, group)], plan, *arguments))
-            for index, group in enumerate(groups)
+            for index, group in enumerate(_groups(shards, count))
         ]
         rows_done = [0] * len(jobs)
-        parts: dict[int, ReadPart] = {}
-        keys: list[str] = []
-        if self.store is not None:
-            keys = [self.store.key(work.__name__, plan, group, *arguments) for group in groups]
-            for index, key in enumerate(keys):
-                part = self.store.read(key)
-                if part is not None:
-                    parts[index] = part
-                    rows_done[index] = sum(shards[path] for path in groups[index])
-        waiting = [index for index in range(len(jobs)) if index not in parts]
 
         def on_progress(step: Progress) -> None:
-            rows_done[waiting[step.index]] = step.step
+            rows_done[step.index] = step.step
             self.bar.update(start + sum(rows_done))
 
-        def on_done(index: int, result: JobResult) -> None:
-            if self.store is not None and result.ok:
-                self.store.write(keys[waiting[index]], result.value)
-
         results = self.engine.run_jobs(
-            [jobs[index] for index in waiting],
-            workers=self.workers,
-            tries=TRIES,
-            on_progress=on_progress,
-            on_done=on_done,
+            jobs, workers=self.workers, tries=TRIES, on_progress=on_progress
         )
-        for index, result in zip(waiting, results, strict=True):
+        for result in results:
             if not result.ok:
                 kind, _, message = str(result.error).partition(": ")
                 is_ours = kind in ("DataError", "NclabError", "MissingExtra")
                 raise DataError(message if is_ours else result.error)
-            parts[index] = result.value
-        return [parts[index] for index in range(len(jobs))]
+        return [result.value for result in results]
 
 
 def _groups(shards: dict[Path, int], count: int) -> list[list[Path]]:
@@ -226,79 +320,69 @@ def _groups(shards: dict[Path, int], count: int) -> list[list[Path]]:
     return groups
 
 
-class PartStore:
-    """Finished parts on disk, so that a killed measurement can continue.
+def _merged(plan: Plan, parts: list[ReadPart], bad: Mapping[str, str]) -> LayerStream:
+    """Return one stream with the first pass of all parts; `parts` is emptied to free memory."""
+    stream = LayerStream(plan.options, head=plan.head)
+    while parts:
+        sums = parts.pop(0).sums
+        if sums:
+            stream.add_sums(sums)
+    _require_samples(stream.moments.total if stream.started else 0, bad)
+    if plan.rare is not None:
+        stream.leave_out(plan.rare)
+    # A file may have been left out since the labels were counted.
+    stream.require_classes(allow_missing=True)
+    if not plan.options.missing_allowed:
+        stream.moments.require_all_classes()
+    return stream
 
-    The key of a part depends on everything that its sums depend on: the files with their sizes and
-    times, the options and the class means.
-    """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._used: list[Path] = []
-        with translate_os_errors("write", folder):
-            folder.mkdir(parents=True, exist_ok=True)
-
-    def key(self, work: str, plan: Plan, files: Iterable[Path], *arguments: Any) -> str:
-        """Return the name of a part, which changes with the files, options and class means."""
-        plan = replace(plan, options=replace(plan.options, memory_limit=None))
-        digest = hashlib.sha256(f"{__version__} {work}".encode())
-        for file in files:
-            with translate_os_errors("read", file):
-                status = file.stat()
-            _add_to_digest(digest, [str(file), status.st_size, status.st_mtime_ns])
-        _add_to_digest(digest, [plan, arguments])
-        return digest.hexdigest()[:32]
-
-    def read(self, key: str) -> ReadPart | None:
-        """Return a part, or None if it does not exist or is damaged."""
+def first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadPart:
+    """Make the first pass over some files; leave out files with errors if the plan says so."""
+    bad: dict[str, str] = {}
+    while True:
+        stream, done = LayerStream(plan.options, head=plan.head), 0
         try:
-            return ReadPart(**read_tree(self._path(key)))
-        except NclabError:
-            return None
-
-    def write(self, key: str, part: ReadPart) -> None:
-        """Write a part completely or not at all."""
-        write_tree(self._path(key), part._asdict())
-
-    def delete_all(self) -> None:
-        """Delete the parts of a finished measurement."""
-        for path in self._used:
-            delete(path)
-        remove_leftovers(self.folder, (f"*{SUFFIX}",))
-
-    def _path(self, key: str) -> Path:
-        path = self.folder / f"{key}{SUFFIX}"
-        if path not in self._used:
-            self._used.append(path)
-        return path
+            for path in shards:
+                if path not in bad:
+                    current = path
+                    stream.start_file()
+                    done = _read_file(path, stream.update, report, done, plan)
+        except DataError as error:
+            if not plan.skip_bad:
+                raise
+            bad[current] = str(error)  # a part of it may be in the sums: start again
+        else:
+            return ReadPart(bad, stream.first_sums() if stream.started else {})
 
 
-def _add_to_digest(digest: Any, value: Any) -> None:
-    """Add any value that a plan holds to a digest, the same in every process."""
-    digest.update(f"{type(value).__name__}:".encode())
-    if hasattr(value, "state_dict"):  # moments
-        _add_to_digest(digest, value.state_dict())
-    elif dataclasses.is_dataclass(value):
-        fields = dataclasses.fields(value)
-        _add_to_digest(digest, {field.name: getattr(value, field.name) for field in fields})
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            _add_to_digest(digest, str(name))
-            _add_to_digest(digest, item)
-    elif isinstance(value, list | tuple):
-        digest.update(f"{len(value)}:".encode())
-        for item in value:
-            _add_to_digest(digest, item)
-    elif isinstance(value, Tensor):
-        _add_to_digest(digest, list(value.shape))
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    elif isinstance(value, np.ndarray):
-        _add_to_digest(digest, list(value.shape))
-        digest.update(np.ascontiguousarray(value).tobytes())
-    elif callable(getattr(value, "sums", None)):  # a second pass
-        _add_to_digest(digest, value.sums())
-    elif callable(value):  # its repr would contain an address, which differs between processes
-        digest.update(f"{value.__module__}.{value.__qualname__};".encode())
-    else:
-        digest.update(f"{value!r};".encode())
+def second_round(report: ReportStep, shards: Sequence[str], plan: Plan, moments: State) -> ReadPart:
+    """Make the second pass over some files; `moments` are those of all files."""
+    stream, done = LayerStream(plan.options, head=plan.head), 0
+    stream.restore(ClassMoments.from_state_dict(moments, copy=False))
+    for path in shards:
+        done = _read_file(path, stream.update_second, report, done, plan)
+    return ReadPart({}, stream.second_sums())
+
+
+def _read_file(
+    path: str, add: Callable[[Tensor, Tensor], None], report: ReportStep, done: int, plan: Plan
+) -> int:
+    """Add all batches of a file, and return the number of rows done so far."""
+    if not Path(path).exists():  # it existed when the labels were read
+        raise NclabError(
+            f"Expected every machine to see {path}, but {platform.node()} does not. Keep shards in "
+            "a folder that all of them share under the same path."
+        )
+    with _error_names_file(path):
+        for rows, labels in open_shard(path).batches():
+            if plan.dim is not None and rows.shape[1] != plan.dim:
+                raise DataError(f"Expected features of dimension {plan.dim}, got {rows.shape[1]}.")
+            # Enough rows for the compiled kernel.
+            size = max(COMPILED_SIZE, PRODUCTS // (plan.num_classes or 1))
+            step = size // max(1, rows.shape[1]) + 1
+            for some_rows, some_labels in zip(rows.split(step), labels.split(step), strict=True):
+                add(some_rows, plan.without_rare(some_labels))
+                done += len(some_rows)
+                report(done)
+    return done

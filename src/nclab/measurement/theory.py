@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from nclab.errors import DataError
+from nclab.errors import DataError, NclabError
 from nclab.measurement.results import LayerResults
 from nclab.text import number
 from nclab.theory.certificates.certificate import Certificate
@@ -37,32 +38,150 @@ MOST_CLASSES = 1000
 ADVICE = "call collapse.target() and collapse.distance_to() to compute it"
 
 
-def certificate_of(results: LayerResults, delta: float | None, *, pairs: bool) -> Certificate:
-    """Return what the norms and losses of a layer guarantee; see `Collapse.certificate`."""
-    soft = None if results.residuals is None else results.residuals.soft
-    for name in ("balanced_loss", *(("optimal_loss",) if soft is None else ())):
-        if getattr(results, name) is None:
-            raise DataError(
-                f"Expected a measurement with classifier and loss, but {name} is missing: "
-                f"{results.notes[name]}."
-            )
-    measured: Any = results  # with these two scalars, none of the fields below is None
-    losses, mean = measured.class_loss, measured.balanced_loss
-    if soft is not None:
-        losses = soft.hard_losses / results.counts
-        mean = float(losses.mean())
-    certificate = certify(
-        *(measured.num_classes, measured.alpha, measured.beta, mean, delta),
-        class_losses=losses.cpu().numpy(),
-        class_alphas=measured.class_alpha.cpu().numpy(),
-        class_betas=measured.class_beta.cpu().numpy(),
-        bias_norm=results.bias_norm,
-        pairs=pairs,
-    )
-    shown = {name: getattr(results, name) for name in SHOWN_WITH_CERTIFICATE}
-    within = float((results.variances * results.counts).sum() / results.counts.sum())
-    shown["within_share"] = within / mean_square_norm(results)
-    return replace(certificate, measured=shown, count_aware=_count_aware(results, solve=pairs))
+class OptimumDistance(NamedTuple):
+    """Distance of a layer to the optimum of cross-entropy for its class counts and norms."""
+
+    distance: TargetDistance
+    weight_decay: tuple[float, float]
+    """Weight decays (λ_W, λ_H) whose optimum has these norms, if both penalties are equal."""
+
+    def values(self) -> dict[str, float | None]:
+        """Return the scalars that rows, records and sinks keep, by name."""
+        distance = self.distance
+        return {
+            "target_distance": distance.means,
+            "etf_distance": distance.etf["means"],
+            "target_distance_weights": distance.classifier,
+            "etf_distance_weights": distance.etf["classifier"],
+            "target_excess_loss": distance.excess_loss,
+        }
+
+    def in_words(self) -> str:
+        """Return one sentence, or an empty text if the optimum is the simplex ETF."""
+        distance = self.distance
+        if distance.is_etf or distance.means is None or distance.classifier is None:
+            return ""
+        etf, classifier_etf = distance.etf["means"], distance.etf["classifier"]
+        rows, features = self.weight_decay
+        return (
+            f"Distance to the best geometry for these class counts and norms "
+            f"({distance.geometry}): {number(distance.means)} for class means, "
+            f"{number(distance.classifier)} for the classifier (0 = reached). Distance to the "
+            f"simplex ETF, which is best for equal counts: {number(etf)} and "
+            f"{number(classifier_etf)}. The norms are those of the optimum for weight decay "
+            f"{rows:.2g} on the weights and {features:.2g} on the features."
+        )
+
+
+class LayerTheory(LayerResults):
+    """What theory says about a measured layer: certificate, target, and distance to a target."""
+
+    def certificate(self, delta: float | None = None, *, pairs: bool = True) -> Certificate:
+        """Return what the norms and losses of this layer guarantee, with a bound for each class.
+
+        Needs a classifier and samples of every class. Costs milliseconds, and up to seconds for
+        the bound on pairs of classes and the optimum of unequal counts. With `pairs=False` both
+        are omitted; the guarantee from the mean loss over samples then uses the network's own
+        probabilities, as it does for soft labels that differ within a class.
+
+        >>> import nclab
+        >>> features = [[2.0, 0.0], [-2.0, 0.0], [2.0, 0.1], [-2.0, 0.1]]
+        >>> weight = [[2.0, 0.0], [-2.0, 0.0]]
+        >>> collapse = nclab.measure_features(features, [0, 1, 0, 1], weight=weight)
+        >>> guaranteed = collapse.certificate().class_intra_lower
+        >>> bool((guaranteed <= collapse.intra_cosine.numpy()).all())
+        True
+        """
+        soft = None if self.residuals is None else self.residuals.soft
+        for name in ("balanced_loss", *(("optimal_loss",) if soft is None else ())):
+            if getattr(self, name) is None:
+                raise DataError(
+                    f"Expected a measurement with classifier and loss, but {name} is missing: "
+                    f"{self.notes[name]}."
+                )
+        measured: Any = self  # with these two scalars, none of the fields below is None
+        losses, mean = measured.class_loss, measured.balanced_loss
+        if soft is not None:
+            losses = soft.hard_losses / self.counts
+            mean = float(losses.mean())
+        certificate = certify(
+            *(measured.num_classes, measured.alpha, measured.beta, mean, delta),
+            class_losses=losses.cpu().numpy(),
+            class_alphas=measured.class_alpha.cpu().numpy(),
+            class_betas=measured.class_beta.cpu().numpy(),
+            bias_norm=self.bias_norm,
+            pairs=pairs,
+        )
+        shown = {name: getattr(self, name) for name in SHOWN_WITH_CERTIFICATE}
+        within = float((self.variances * self.counts).sum() / self.counts.sum())
+        shown["within_share"] = within / mean_square_norm(self)
+        return replace(certificate, measured=shown, count_aware=_count_aware(self, solve=pairs))
+
+    def target(
+        self,
+        weight_decay: float | tuple[float, float] | None = None,
+        *,
+        loss: str = "cross_entropy",
+        **options: Any,
+    ) -> Target:
+        """Return where this layer and its classifier should end, given counts, dimension and bias.
+
+        Without `weight_decay` the target has the measured norms. With the weight decay of the
+        classifier, that of the features is inferred: at an optimum both penalties are equal. Or
+        pass both as (weights, features). `options` are those of `nclab.target`.
+
+        >>> import nclab
+        >>> features, weight = [[2.0, 0.0], [-2.0, 0.0]], [[2.0, 0.0], [-2.0, 0.0]]
+        >>> collapse = nclab.measure_features(features, [0, 1], weight=weight)
+        >>> collapse.target().geometry, round(collapse.distance_to(collapse.target()).means, 9)
+        ('simplex ETF', 0.0)
+        """
+        rows = _square_norm(self)
+        setting: dict[str, Any] = {"counts": self.counts.cpu(), "dim": self.dim, "loss": loss}
+        setting |= {"bias": 0.0 if self.bias_norm > 0 else None, **options}
+        if weight_decay is None:
+            norms = math.sqrt(mean_square_norm(self)), math.sqrt(rows / self.num_classes)
+            return target(**setting, norms=norms)
+        if isinstance(weight_decay, tuple | list):
+            return target(**setting, weight_decay=weight_decay)
+        inferred = _feature_weight_decay(self, as_number("weight_decay", weight_decay))
+        solution = target(**setting, weight_decay=(weight_decay, inferred))
+        note = f"weight decay of the features inferred from the balance of norms: {inferred:.4g}"
+        return replace(solution, notes=(note, *solution.notes))
+
+    def distance_to(self, target: Target) -> TargetDistance:
+        """Return the distances of class means, classifier and loss to a target and the ETF."""
+        if not isinstance(target, Target):
+            raise DataError(f"Expected a Target of nclab.target, got a {type(target).__name__}.")
+        setting = target.setting
+        target_is_soft = setting.targets is not None or setting.loss == "label_smoothing"
+        labels_are_soft = self.residuals is not None and self.residuals.soft is not None
+        same_loss = setting.loss in ("cross_entropy", "label_smoothing")
+        comparable = same_loss and labels_are_soft == target_is_soft
+        return distance_to(
+            target,
+            self.moments.means,
+            self.weight,
+            self.loss if comparable else None,
+            counts=self.counts,
+        )
+
+    @property
+    def optimum_distance(self) -> OptimumDistance | None:
+        """Distance to the optimum of cross-entropy for the measured class counts and norms.
+
+        None without a classifier, or if that optimum takes long to compute; `to_dict` gives the
+        reason in its notes. `target` computes optima of other settings.
+        """
+        return self._optimum_distance[0]
+
+    @cached_property
+    def _optimum_distance(self) -> tuple[OptimumDistance | None, str]:
+        """The distance to the optimum, or the reason why it is missing."""
+        try:
+            return _distance_to_optimum(self), ""
+        except NclabError as error:
+            return None, "" if self.weight is None else str(error)
 
 
 def _count_aware(results: LayerResults, *, solve: bool) -> CountAwareBounds | None:
@@ -101,46 +220,6 @@ def _count_aware(results: LayerResults, *, solve: bool) -> CountAwareBounds | No
     )
 
 
-def target_for(
-    results: LayerResults,
-    weight_decay: float | tuple[float, float] | None,
-    *,
-    loss: str,
-    **options: Any,
-) -> Target:
-    """Return the geometry where a layer and its classifier should end; see `Collapse.target`."""
-    rows = _square_norm(results)
-    setting: dict[str, Any] = {"counts": results.counts.cpu(), "dim": results.dim, "loss": loss}
-    setting |= {"bias": 0.0 if results.bias_norm > 0 else None, **options}
-    if weight_decay is None:
-        norms = math.sqrt(mean_square_norm(results)), math.sqrt(rows / results.num_classes)
-        return target(**setting, norms=norms)
-    if isinstance(weight_decay, tuple | list):
-        return target(**setting, weight_decay=weight_decay)
-    inferred = _feature_weight_decay(results, as_number("weight_decay", weight_decay))
-    solution = target(**setting, weight_decay=(weight_decay, inferred))
-    note = f"weight decay of the features inferred from the balance of norms: {inferred:.4g}"
-    return replace(solution, notes=(note, *solution.notes))
-
-
-def distance_from(results: LayerResults, target: Target) -> TargetDistance:
-    """Return the distance of a layer from a target; see `Collapse.distance_to`."""
-    if not isinstance(target, Target):
-        raise DataError(f"Expected a Target of nclab.target, got a {type(target).__name__}.")
-    setting = target.setting
-    target_is_soft = setting.targets is not None or setting.loss == "label_smoothing"
-    labels_are_soft = results.residuals is not None and results.residuals.soft is not None
-    same_loss = setting.loss in ("cross_entropy", "label_smoothing")
-    comparable = same_loss and labels_are_soft == target_is_soft
-    return distance_to(
-        target,
-        results.moments.means,
-        results.weight,
-        results.loss if comparable else None,
-        counts=results.counts,
-    )
-
-
 def mean_square_norm(results: LayerResults) -> float:
     """Return the mean over samples of the squared feature norm."""
     square_norms = results.class_alpha.square() * results.counts
@@ -171,42 +250,7 @@ def _feature_weight_decay(results: LayerResults, weight_decay: float) -> float:
     return weight_decay * rows / features if features else 0.0
 
 
-class OptimumDistance(NamedTuple):
-    """Distance of a layer to the optimum of cross-entropy for its class counts and norms."""
-
-    distance: TargetDistance
-    weight_decay: tuple[float, float]
-    """Weight decays (λ_W, λ_H) whose optimum has these norms, if both penalties are equal."""
-
-    def values(self) -> dict[str, float | None]:
-        """Return the scalars that rows, records and sinks keep, by name."""
-        distance = self.distance
-        return {
-            "target_distance": distance.means,
-            "etf_distance": distance.etf["means"],
-            "target_distance_weights": distance.classifier,
-            "etf_distance_weights": distance.etf["classifier"],
-            "target_excess_loss": distance.excess_loss,
-        }
-
-    def in_words(self) -> str:
-        """Return one sentence, or an empty text if the optimum is the simplex ETF."""
-        distance = self.distance
-        if distance.is_etf or distance.means is None or distance.classifier is None:
-            return ""
-        etf, classifier_etf = distance.etf["means"], distance.etf["classifier"]
-        rows, features = self.weight_decay
-        return (
-            f"Distance to the best geometry for these class counts and norms "
-            f"({distance.geometry}): {number(distance.means)} for class means, "
-            f"{number(distance.classifier)} for the classifier (0 = reached). Distance to the "
-            f"simplex ETF, which is best for equal counts: {number(etf)} and "
-            f"{number(classifier_etf)}. The norms are those of the optimum for weight decay "
-            f"{rows:.2g} on the weights and {features:.2g} on the features."
-        )
-
-
-def optimum_distance(results: LayerResults) -> OptimumDistance:
+def _distance_to_optimum(results: LayerResults) -> OptimumDistance:
     """Return the distance to the optimum; raise DataError where it is unknown or takes long.
 
     For equal counts the optimum has a closed form. For other counts the optima at some norms are

@@ -161,11 +161,12 @@ class Monitor:
         self._layer_choice = PRESETS[preset].layers if layers is None else layers
         self._layers = self._new_layers(self._layer_choice)
         options = MeasureOptions(
-            scatter=PRESETS[preset].scatter, ignore_index=ignore_index, min_count=min_count
+            scatter=PRESETS[preset].scatter,
+            ignore_index=ignore_index,
+            min_count=min_count,
+            class_names=self.class_names,
         )
-        self._running = RunningEstimate(
-            self._layers, options, names=self.class_names, points=points
-        )
+        self._running = RunningEstimate(self._layers, options, points=points)
         self._hooks = TrainingHooks(
             *(self._layers, self._take, self.class_names), ignore_index=ignore_index, most=rows
         )

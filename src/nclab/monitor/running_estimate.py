@@ -11,7 +11,6 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from nclab.errors import DataError
 from nclab.features.evaluation import reading_weights
 from nclab.features.labels import mean_loss
-from nclab.measurement.gather import with_class_names
 from nclab.measurement.layer_stream import DistributedData, LayerStream
 from nclab.measurement.model import NO_CLASSIFIER, NOT_THE_LAST
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
@@ -42,17 +41,9 @@ REMARK = (
 class RunningEstimate:
     """Sums over the training batches since the last measurement."""
 
-    def __init__(
-        self,
-        layers: ModelLayers,
-        options: MeasureOptions,
-        *,
-        names: tuple[str, ...] | None = None,
-        points: int = 0,
-    ) -> None:
+    def __init__(self, layers: ModelLayers, options: MeasureOptions, *, points: int = 0) -> None:
         self.layers = layers
         self.options = options
-        self.names = names
         self.points = points
         """Number of features of the last layer that are kept for its picture."""
         self.streams: list[LayerStream] = []
@@ -140,8 +131,7 @@ class RunningEstimate:
                 reasons["weight"] = NOT_FINITE if layer.is_last else missing
             try:
                 stream.leave_out_rare(second_pass=False)
-                collapse = stream.collapse(reasons, head=head if layer.is_last else None)
-                measured.append(with_class_names(collapse, self.names))
+                measured.append(stream.collapse(reasons, head=head if layer.is_last else None))
             except (DataError, LinAlgError) as error:  # must not end the training
                 skipped[layer.name] = str(error)
         return Report(
@@ -202,9 +192,7 @@ class RunningEstimate:
 
     def _new_streams(self, device: torch.device) -> list[LayerStream]:
         """Return a stream without samples for each measured layer."""
-        known_classes = None if self.names is None else len(self.names)
-        classes = self.layers.num_classes or known_classes
-        options = replace(self.options, num_classes=classes)
+        options = replace(self.options, num_classes=self.layers.num_classes)
         streams = []
         for layer in self.layers.measured:
             points = self.points if layer is self.layers.measured[-1] else 0
