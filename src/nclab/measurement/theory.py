@@ -9,7 +9,6 @@ from torch import Tensor
 
 from nclab.errors import DataError, NclabError
 from nclab.measurement.results import LayerResults
-from nclab.text import number
 from nclab.theory.certificates.certificate import Certificate
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.count_aware import (
@@ -55,22 +54,6 @@ class OptimumDistance(NamedTuple):
             "etf_distance_weights": distance.etf["classifier"],
             "target_excess_loss": distance.excess_loss,
         }
-
-    def in_words(self) -> str:
-        """Return one sentence, or an empty text if the optimum is the simplex ETF."""
-        distance = self.distance
-        if distance.is_etf or distance.means is None or distance.classifier is None:
-            return ""
-        etf, classifier_etf = distance.etf["means"], distance.etf["classifier"]
-        rows, features = self.weight_decay
-        return (
-            f"Distance to the best geometry for these class counts and norms "
-            f"({distance.geometry}): {number(distance.means)} for class means, "
-            f"{number(distance.classifier)} for the classifier (0 = reached). Distance to the "
-            f"simplex ETF, which is best for equal counts: {number(etf)} and "
-            f"{number(classifier_etf)}. The norms are those of the optimum for weight decay "
-            f"{rows:.2g} on the weights and {features:.2g} on the features."
-        )
 
 
 class LayerTheory(LayerResults):
