@@ -222,6 +222,7 @@ differ from those of a simplex by 0 on average (0 = simplex).
             return {**row, "inter_cosine": self.centred_inter_cosine.tolist(), "centred": True}
         return row
 
+
 def _finite(value: float | None) -> float | None:
     return value if value is None or math.isfinite(value) else None
 
