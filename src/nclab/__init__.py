@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from nclab import metrics, monitor, statistics, theory, ulpm
     from nclab.errors import DataError, ModelError, NclabError, NclabWarning
     from nclab.measurement.arrays import measure_features
-    from nclab.measurement.collapse import Collapse
+    from nclab.measurement.collapse import Collapse, Report
     from nclab.measurement.model import measure
-    from nclab.measurement.report import Report
     from nclab.measurement.shards import measure_shards
     from nclab.monitor.monitor import Monitor
     from nclab.statistics.logits import LogitStatistics
@@ -35,7 +34,7 @@ _MODULES = {
     "Monitor": "nclab.monitor.monitor",
     "NclabError": "nclab.errors",
     "NclabWarning": "nclab.errors",
-    "Report": "nclab.measurement.report",
+    "Report": "nclab.measurement.collapse",
     "SecondPass": "nclab.statistics.second_pass",
     "Target": "nclab.theory.targets.result",
     "certify": "nclab.theory.certificates.certification",

@@ -1,9 +1,8 @@
 """Measurements of neural collapse: from arrays, models or files to `Collapse` and `Report`."""
 
 from nclab.measurement.arrays import measure_features
-from nclab.measurement.collapse import Collapse
+from nclab.measurement.collapse import Collapse, Report
 from nclab.measurement.model import measure
-from nclab.measurement.report import Report
 from nclab.measurement.results import ClassPair, Interval, Strata, Stratum
 from nclab.measurement.shards import measure_shards
 from nclab.measurement.theory import OptimumDistance

@@ -23,6 +23,7 @@ from nclab.features.labels import (
 )
 from nclab.features.pooling import NoRows, Pool
 from nclab.features.recorder import Outputs, Point, Recorder
+from nclab.measurement.collapse import Report
 from nclab.measurement.layer_stream import Cache, DistributedData, LayerStream, ProcessGroupChoice
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
 from nclab.measurement.options import (
@@ -35,7 +36,6 @@ from nclab.measurement.options import (
     require_known_classes,
     split_soft,
 )
-from nclab.measurement.report import Report
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX
 

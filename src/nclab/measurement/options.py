@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.measurement.collapse import Collapse
-from nclab.measurement.report import Report
+from nclab.measurement.collapse import Collapse, Report
 from nclab.metrics.catalogue import Metric, selected_extras
 from nclab.statistics import ClassMoments
 from nclab.statistics.checks import (

@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from nclab.errors import NclabError
-from nclab.measurement.report import Report
+from nclab.measurement.collapse import Report
 from nclab.monitor.event import Event, chosen_metrics
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule

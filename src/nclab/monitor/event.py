@@ -6,8 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from nclab.errors import NclabError
-from nclab.measurement.collapse import Collapse
-from nclab.measurement.report import Report
+from nclab.measurement.collapse import Collapse, Report
 from nclab.metrics.catalogue import every_metric
 from nclab.metrics.target_distance import MEANINGS, progress
 from nclab.records.schema import GEOMETRY, MEASUREMENT, TRAIN, MeasurementRecord, split_of

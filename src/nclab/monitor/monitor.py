@@ -15,6 +15,7 @@ from nclab.features.classifier import AUTO, ClassifierChoice
 from nclab.features.evaluation import unwrap
 from nclab.features.labels import LabelChoice
 from nclab.features.pooling import Pool
+from nclab.measurement.collapse import Report
 from nclab.measurement.layer_stream import DistributedData
 from nclab.measurement.model import Measurement, check_loader
 from nclab.measurement.model_layers import ModelLayers
@@ -25,7 +26,6 @@ from nclab.measurement.options import (
     as_class_names,
     check_min_count,
 )
-from nclab.measurement.report import Report
 from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
 from nclab.monitor.event import Alarm, Event, History, Source
 from nclab.monitor.running_estimate import RunningEstimate, is_first_process

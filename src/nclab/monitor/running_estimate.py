@@ -11,11 +11,11 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from nclab.errors import DataError
 from nclab.features.evaluation import reading_weights
 from nclab.features.labels import mean_loss
+from nclab.measurement.collapse import Report
 from nclab.measurement.layer_stream import DistributedData, LayerStream
 from nclab.measurement.model import NO_CLASSIFIER, NOT_THE_LAST
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
 from nclab.measurement.options import Head, MeasureOptions
-from nclab.measurement.report import Report
 from nclab.monitor.training_hooks import BatchFeatures
 from nclab.statistics import ClassMoments
 from nclab.statistics.checks import IGNORE_INDEX, as_labels
