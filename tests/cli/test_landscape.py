@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nclab.figures.ulpm import ESCAPE_RUNS
 from nclab.records import read_run
 from nclab.ulpm.problem import Problem
 from nclab.ulpm.separation import optimal_point
@@ -52,10 +51,9 @@ def test_table_and_figures(tmp_path: Path) -> None:
     assert "strict saddle" in done.out
     assert "negative curvature" in done.out
     names = {path.name for path in folder.iterdir()}
-    assert names >= {"manifest.json", "slice.png", "escape.png", "escape.pdf", "journal.jsonl"}
+    assert names >= {"manifest.json", "slice.png", "slice.pdf", "journal.jsonl"}
     run = read_run(folder)
     assert (run.manifest.kind, run.manifest.config["scale"]) == ("landscape", 0.5)
-    assert {row["layer"] for row in run.of_kind("sample")} == {*ESCAPE_RUNS}
     assert run.end is not None
     assert run.end["landscape"]["smallest_eigenvalue"] < 0
 

@@ -78,6 +78,5 @@ def test_the_live_page_compares_ulpm_runs(root: Path) -> None:
     watcher.refresh()
     curves = watcher.curves(Selection("normalised_margin", "every", "log_time"), {})
     assert {curve["layer"] for curve in curves["flow"]} == {"features"}
-    escapes = {curve["layer"]: curve["y"][-1] for curve in curves["saddle"]}
-    assert escapes["stuck"] is None or escapes["stuck"] < 0.8
+    assert not curves.get("saddle")
     assert curves["flow"][0]["x"][-1] == 30

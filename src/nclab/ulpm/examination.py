@@ -1,7 +1,4 @@
-"""Examination of a point of the layer-peeled model, such as Example 3.1 of ji2022.
-
-In Example 3.1 plain descent never leaves a ray, although the loss falls in other directions.
-"""
+"""Examination of a point of the layer-peeled model, from a file or Example 3.1 of ji2022."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,7 +9,6 @@ import numpy as np
 
 from nclab.array_files import LABELS, WEIGHT, pick, pick_optional, read_arrays
 from nclab.errors import DataError, NclabError
-from nclab.ulpm.descent import Disturbance, descend, normalised_descent
 from nclab.ulpm.landscape import (
     Escape,
     Landscape,
@@ -22,7 +18,6 @@ from nclab.ulpm.landscape import (
     sphere_slice,
 )
 from nclab.ulpm.problem import Array, Problem, Reduction
-from nclab.ulpm.trajectory import Trajectory
 
 FEATURES = ("features", "X", "inputs", "H")
 """Names of the array of features in a file."""
@@ -50,77 +45,6 @@ def example_point(scale: float = 1.0) -> Array:
     if not (math.isfinite(scale) and scale > 0):
         raise NclabError(f"Expected a positive scale, got {scale}.")
     return scale * np.concatenate([DIRECTION, DIRECTION])
-
-
-def off_ray(theta: Array) -> float:
-    """Return the sine of the angle between a point and the ray of Example 3.1."""
-    ray = example_point(1.0)
-    ray /= np.linalg.norm(ray)
-    along = float(np.vdot(theta, ray)) * ray
-    return float(np.linalg.norm(theta - along) / np.linalg.norm(theta))
-
-
-def off_plane(theta: Array) -> float:
-    """Return the third singular value of a point over the first, 0 if W and H span a plane."""
-    values = np.linalg.svd(theta, compute_uv=False)
-    return float(values[2] / values[0])
-
-
-@dataclass(frozen=True)
-class EscapeRuns:
-    """Four runs that start at the point of Example 3.1."""
-
-    stuck: Trajectory
-    """Plain descent, which stays on the ray."""
-    stochastic: Trajectory
-    """Descent with one sample per step. It leaves the ray, but not the plane of W and H, which
-    contains no ETF of four classes."""
-    noisy: Trajectory
-    """Descent with normal noise in the gradient, which leaves the plane."""
-    settled: Trajectory
-    """Normalised descent from the end of the noisy run, which reaches the closed-form optimum."""
-
-    def ends(self) -> dict[str, dict[str, float]]:
-        """Return plain JSON values for the end of each run: off the ray, off the plane, margin."""
-        return {
-            name: {
-                "off_ray": off_ray(run.theta),
-                "off_plane": off_plane(run.theta),
-                "normalised_margin": run.last.normalised_margin,
-                "norm": math.hypot(run.last.weight_norm, run.last.feature_norm),
-                "log_loss": run.last.log_loss,
-            }
-            for name, run in vars(self).items()
-        }
-
-
-def run_escape(
-    *,
-    scale: float = 1.0,
-    steps: int = 10_000,
-    rate: float = 0.1,
-    noise: float = 0.1,
-    noisy_steps: int = 3_000,
-    seed: int = 0,
-) -> EscapeRuns:
-    """Run descent from the point of Example 3.1: plain, stochastic, and with noise.
-
-    Source: ji2022, Example 3.1
-
-    For any batch, gradients in W are combinations of features, and gradients in H are combinations
-    of classifier rows. Descent therefore never leaves the span of the rows of W and H. At this
-    point the span is a plane, but an ETF of four classes needs three dimensions. Stochastic
-    descent, which the paper recommends, cannot reach it; noise in all coordinates can.
-    """
-    problem, start = example_problem(), example_point(scale)
-    batches, noise_only = Disturbance(batch=1, seed=seed), Disturbance(noise=noise, seed=seed)
-    noisy = descend(problem, start, steps=noisy_steps, rate=rate, disturbance=noise_only)
-    return EscapeRuns(
-        stuck=descend(problem, start, steps=steps, rate=rate),
-        stochastic=descend(problem, start, steps=steps, rate=rate, disturbance=batches),
-        noisy=noisy,
-        settled=normalised_descent(problem, noisy.theta, steps=steps, rate=5.0),
-    )
 
 
 @dataclass(frozen=True)
@@ -229,20 +153,6 @@ def examine(subject: Subject) -> Examination:
     """Classify a point and search for a direction of descent."""
     landscape = classify(subject.problem, subject.theta)
     return Examination(subject, landscape, escape(subject.problem, subject.theta))
-
-
-def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
-    """Return the samples of the runs by name; the last run continues the time of the noisy run."""
-    samples = {
-        name: [sample.to_dict() for sample in run.samples] for name, run in vars(runs).items()
-    }
-    after = runs.noisy.last.log_time
-    samples["settled"] = [
-        {**sample, "log_time": float(np.logaddexp(after, sample["log_time"]))}
-        for sample in samples["settled"]
-        if sample["log_time"] is not None
-    ]
-    return samples
 
 
 def slice_below(subject: Subject) -> tuple[Array, Array]:

@@ -1,6 +1,6 @@
 """Runs of the layer-peeled model: their options, table and folders, as the commands need them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from nclab.records.encoding import to_plain
 from nclab.records.results import make_folder
 from nclab.records.schema import MEASUREMENT, SAMPLE, MeasurementRecord
 from nclab.ulpm.descent import KERNEL_STEPS, Disturbance, descend, normalised_descent
-from nclab.ulpm.examination import Examination, escape_samples, run_escape, slice_below
+from nclab.ulpm.examination import Examination, slice_below
 from nclab.ulpm.flow import flow
 from nclab.ulpm.problem import Array, Problem, Reduction
 from nclab.ulpm.trajectory import Outcome, Trajectory
@@ -182,7 +182,6 @@ def write_solution(solution: UlpmSolution, folder: Path) -> list[str]:
     Returns one line for each file, and one with the reason if there are no figures.
 
     >>> import tempfile
-    >>> from nclab.ulpm.runs import UlpmConfig, solve
     >>> config = UlpmConfig(classes=3, per_class=2, dim=2, method="flow", log_time=20.0)
     >>> len(write_solution(solve(config), Path(tempfile.mkdtemp())))
     9
@@ -194,7 +193,11 @@ def write_solution(solution: UlpmSolution, folder: Path) -> list[str]:
     outcome = {"outcome": trajectory.outcome.value, "message": trajectory.message}
     manifest: dict[str, Any] = {"kind": "ulpm", "config": asdict(config), "seed": config.seed}
     with open_run(folder, **manifest, backend=trajectory.backend) as run:
-        _append_samples(run, FEATURES, rows)
+        for row in rows:
+            step, log_time = row["step"], row["log_time"]
+            run.append(
+                {"kind": SAMPLE, "step": step, "log_time": log_time, "layer": FEATURES, **row}
+            )
         _append_measurement(run, problem, theta, step=last["step"], log_time=last["log_time"])
         _write_point(folder, problem, theta)
         run.beat(step=last["step"], total=config.steps)
@@ -220,34 +223,17 @@ def write_solution(solution: UlpmSolution, folder: Path) -> list[str]:
 
 
 def write_examination(examination: Examination, folder: Path) -> list[str]:
-    """Write the result as a run, the point, and figures.
+    """Write the result as a run, the point, and a figure: a slice of the loss around the point.
 
-    The figures show a slice of the loss and, for the example, the four runs of descent.
-
-    Returns one line for each file, and one with the reason if there are no figures.
-
-    >>> import tempfile
-    >>> from nclab.ulpm.examination import examine, find_point
-    >>> lines = write_examination(examine(find_point(None, "3.1")), Path(tempfile.mkdtemp()))
-    >>> [Path(line).name for line in lines][:3]
-    ['manifest.json', 'journal.jsonl', 'point.safetensors']
+    Returns one line for each file, and one with the reason if there is no figure.
     """
     subject = examination.subject
-    runs = None if subject.scale is None else escape_samples(run_escape(scale=subject.scale))
     config = {"point": subject.name, "scale": subject.scale, **asdict(subject.problem)}
     with open_run(folder, kind="landscape", config=config) as run:
         _append_measurement(run, subject.problem, subject.theta, step=0, log_time=None)
-        for name, rows in (runs or {}).items():
-            _append_samples(run, name, rows)
         _write_point(folder, subject.problem, subject.theta)
         run.finish(outcome=examination.landscape.kind.value, landscape=examination.to_dict())
-
-    def pictures() -> Iterable[Picture]:
-        yield figures.slice_picture(*slice_below(subject))
-        if runs is not None:
-            yield figures.escape_picture(runs)
-
-    return _lines(folder, pictures())
+    return _lines(folder, [figures.slice_picture(*slice_below(subject))])
 
 
 def _write_point(folder: Path, problem: Problem, theta: Array) -> None:
@@ -255,12 +241,6 @@ def _write_point(folder: Path, problem: Problem, theta: Array) -> None:
     weight, features = (torch.from_numpy(part.copy()) for part in problem.split(theta))
     arrays = {"weight": weight, "features": features, "labels": torch.from_numpy(problem.labels)}
     write_whole(folder / POINT, safetensors.torch.save(arrays))
-
-
-def _append_samples(run: Run, layer: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    for row in rows:
-        step, log_time = row["step"], row["log_time"]
-        run.append({"kind": SAMPLE, "step": step, "log_time": log_time, "layer": layer, **row})
 
 
 def _append_measurement(

@@ -23,18 +23,18 @@ from nclab.figures import ulpm
 from nclab.figures.picture import Picture
 from nclab.progress import track
 from nclab.text import number
+from nclab.ulpm.descent import Disturbance, descend, normalised_descent
 from nclab.ulpm.examination import (
-    escape_samples,
     examine,
     example_point,
     example_problem,
     find_point,
-    run_escape,
     slice_below,
 )
 from nclab.ulpm.landscape import PointKind, classify, escape
 from nclab.ulpm.problem import Array, log_gradient, log_loss
 from nclab.ulpm.separation import certify
+from nclab.ulpm.trajectory import Trajectory
 
 SCALES = (0.5, 1.0, 1.5)
 """Scales of the point, C in the paper."""
@@ -267,6 +267,91 @@ def eq_9(numbers: Numbers) -> Finding:
     return holds_if(printed <= 1e-9, evidence, numbers, corrected=corrected <= 1e-9)
 
 
+def off_ray(theta: Array) -> float:
+    """Return the sine of the angle between a point and the ray of Example 3.1."""
+    ray = example_point(1.0)
+    ray /= np.linalg.norm(ray)
+    along = float(np.vdot(theta, ray)) * ray
+    return float(np.linalg.norm(theta - along) / np.linalg.norm(theta))
+
+
+def off_plane(theta: Array) -> float:
+    """Return the third singular value of a point over the first, 0 if W and H span a plane."""
+    values = np.linalg.svd(theta, compute_uv=False)
+    return float(values[2] / values[0])
+
+
+@dataclass(frozen=True)
+class EscapeRuns:
+    """Four runs that start at the point of Example 3.1."""
+
+    stuck: Trajectory
+    """Plain descent, which stays on the ray."""
+    stochastic: Trajectory
+    """Descent with one sample per step. It leaves the ray, but not the plane of W and H, which
+    contains no ETF of four classes."""
+    noisy: Trajectory
+    """Descent with normal noise in the gradient, which leaves the plane."""
+    settled: Trajectory
+    """Normalised descent from the end of the noisy run, which reaches the closed-form optimum."""
+
+    def ends(self) -> dict[str, dict[str, float]]:
+        """Return plain JSON values for the end of each run: off the ray, off the plane, margin."""
+        return {
+            name: {
+                "off_ray": off_ray(run.theta),
+                "off_plane": off_plane(run.theta),
+                "normalised_margin": run.last.normalised_margin,
+                "norm": math.hypot(run.last.weight_norm, run.last.feature_norm),
+                "log_loss": run.last.log_loss,
+            }
+            for name, run in vars(self).items()
+        }
+
+
+def run_escape(
+    *,
+    scale: float = 1.0,
+    steps: int = 10_000,
+    rate: float = 0.1,
+    noise: float = 0.1,
+    noisy_steps: int = 3_000,
+    seed: int = 0,
+) -> EscapeRuns:
+    """Run descent from the point of Example 3.1: plain, stochastic, and with noise.
+
+    Source: ji2022, Example 3.1
+
+    For any batch, gradients in W are combinations of features, and gradients in H are combinations
+    of classifier rows. Descent therefore never leaves the span of the rows of W and H. At this
+    point the span is a plane, but an ETF of four classes needs three dimensions. Stochastic
+    descent, which the paper recommends, cannot reach it; noise in all coordinates can.
+    """
+    problem, start = example_problem(), example_point(scale)
+    batches, noise_only = Disturbance(batch=1, seed=seed), Disturbance(noise=noise, seed=seed)
+    noisy = descend(problem, start, steps=noisy_steps, rate=rate, disturbance=noise_only)
+    return EscapeRuns(
+        stuck=descend(problem, start, steps=steps, rate=rate),
+        stochastic=descend(problem, start, steps=steps, rate=rate, disturbance=batches),
+        noisy=noisy,
+        settled=normalised_descent(problem, noisy.theta, steps=steps, rate=5.0),
+    )
+
+
+def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
+    """Return the samples of the runs by name; the last run continues the time of the noisy run."""
+    samples = {
+        name: [sample.to_dict() for sample in run.samples] for name, run in vars(runs).items()
+    }
+    after = runs.noisy.last.log_time
+    samples["settled"] = [
+        {**sample, "log_time": float(np.logaddexp(after, sample["log_time"]))}
+        for sample in samples["settled"]
+        if sample["log_time"] is not None
+    ]
+    return samples
+
+
 @cache
 def _escapes(preset: str) -> Numbers:
     """Run the experiment with one seed."""
@@ -286,7 +371,7 @@ def _ends(numbers: Numbers, run: str, name: str) -> list[float]:
     "ji2022, Example 3.1 “which implies simple gradient descent get stuck in this”",
     gather=_escapes,
     needs="ji2022_saddle",
-    code="nclab.ulpm.examination.run_escape",
+    code="nclab_papers.ji2022.saddle.run_escape",
     figure="escape",
 )
 def example_3_1_stuck(numbers: Numbers) -> Finding:
@@ -406,7 +491,7 @@ def example_3_1_saddle(numbers: Numbers) -> Finding:
     "ji2022, Example 3.1 “once we add some noise in the training”",
     gather=_escapes,
     needs="ji2022_saddle",
-    code="nclab.ulpm.examination.run_escape",
+    code="nclab_papers.ji2022.saddle.run_escape",
     figure="escape",
 )
 def example_3_1_noise(numbers: Numbers) -> Finding:

@@ -5,7 +5,7 @@ import pytest
 
 from nclab.claims.claim import Verdict
 from nclab.ulpm.descent import Disturbance, descend
-from nclab.ulpm.examination import example_point, example_problem, off_ray
+from nclab.ulpm.examination import example_point, example_problem
 from nclab_papers.ji2022.noise import (
     FEW_STEPS,
     NOISES,
@@ -16,6 +16,7 @@ from nclab_papers.ji2022.noise import (
     escape_steps,
     remark_3_3,
 )
+from nclab_papers.ji2022.saddle import off_ray
 
 
 @pytest.fixture(scope="module")

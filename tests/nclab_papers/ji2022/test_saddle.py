@@ -14,7 +14,7 @@ from nclab.errors import NclabError
 from nclab.figures.picture import HeatMap, Panel
 from nclab.records.results import read_json
 from nclab.ulpm import certify, classify, escape, flow
-from nclab.ulpm.examination import example_point, example_problem, off_ray, run_escape
+from nclab.ulpm.examination import example_point, example_problem
 from nclab.ulpm.landscape import PointKind
 from nclab.ulpm.problem import log_gradient
 from nclab_papers.ji2022 import saddle
@@ -23,6 +23,8 @@ from nclab_papers.ji2022.saddle import (
     family_change,
     family_point,
     gradient_coefficient,
+    off_ray,
+    run_escape,
 )
 from tests.ulpm.golden import GOLDEN
 
