@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.judging import Part, judge_effects
 from nclab.claims.paper import run_in_one_step, run_jobs
-from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, group, list_rows, summarise
 from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.palette import BLACK
@@ -25,7 +24,6 @@ from nclab.figures.picture import Panel, Picture, Reference, Series, finite
 from nclab.measurement import measure
 from nclab.text import number
 from nclab.theory.certificates.certification import certify
-from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import g
 from nclab.theory.worst_case import worst_inter, worst_intra
 from nclab_papers.pan2023.networks import COSINE_MARGIN
@@ -104,12 +102,7 @@ def run(
     ]
     rows = run_jobs([*curves, *trainings], "worst cases and networks", engine=engine)
     curve, networks = rows[: len(curves)], rows[len(curves) :]
-    low, high = min(config.weight_decays) / 2, max(config.weight_decays) * 2
-    optima = [
-        regularised_optimum(config.network.num_classes, float(decay)).to_dict()
-        for decay in np.geomspace(low, high, 40)
-    ]
-    return {"config": asdict(config), "curve": curve, "networks": networks, "optima": optima}
+    return {"config": asdict(config), "curve": curve, "networks": networks}
 
 
 def curve_row(config: Config, relative: float, seed: int) -> dict[str, float | None]:
@@ -173,11 +166,10 @@ def _counts(row: Row) -> bool:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return the guarantee curves, and the trained networks against weight decay."""
+    """Return the guarantee curves."""
     config = numbers["config"]
     return [
         guarantees_picture(numbers["curve"], config["num_classes"], config["product"]),
-        networks_picture(numbers["networks"], numbers["optima"]),
     ]
 
 
@@ -235,42 +227,6 @@ def describe_slope(excess: Array, deviation: Array) -> str:
     return f"slope {np.polyfit(np.log(excess[known]), np.log(deviation[known]), 1)[0]:.2f}"
 
 
-def networks_picture(networks: Sequence[Row], optima: Sequence[Row]) -> Picture:
-    """Return norms, loss and cosines of trained networks (dots) with their optima (lines)."""
-    decays = [float(row["weight_decay"]) for row in optima]
-    panels = []
-    for title, dots, curves in (
-        ("norms", {"α, features": "alpha", "β, classifier": "beta"}, ("alpha", "beta")),
-        ("cross-entropy", {"trained": "loss"}, ("optimal_loss",)),
-        (
-            "intra-class cosine, worst class",
-            {"measured": "min_intra", "guaranteed": "min_guaranteed"},
-            (),
-        ),
-    ):
-        lines = [
-            Line(label, key, colour=colour, style="none")
-            for colour, (label, key) in enumerate(dots.items())
-        ]
-        best = [
-            Series("", decays, finite(_column(optima, key)), colour=colour)
-            for colour, key in enumerate(curves)
-        ]
-        panel = line_panel(title, networks, "weight_decay", lines, more=best, x_scale="log")
-        panels.append(panel._replace(x_label="weight decay"))
-    panels[1] = panels[1]._replace(y_scale="log")
-    return Picture(
-        "networks",
-        "Trained networks against weight decay",
-        tuple(panels),
-        3,
-        "Norms and loss of trained networks (dots) and the optimum that weight decay determines "
-        "(lines); the smallest intra-class cosine of a class, measured and guaranteed by the loss. "
-        "Dots and bars: mean over the seeds, from the smallest to the largest.",
-        (3.5, 2.7),
-    )
-
-
 def _column(rows: Sequence[Row], name: str) -> Array:
     """Return a field of the rows as an array, nan for missing values."""
     return np.array([np.nan if row.get(name) is None else row[name] for row in rows], dtype=float)
@@ -316,7 +272,7 @@ def worst_case(numbers: Numbers) -> Finding:
     "intra-class cosine of 0.5.",
     "pan2023, Thm 2.3.1",
     needs="pan2023_guarantees",
-    figure="networks",
+    figure="guarantees",
 )
 def telling(numbers: Numbers) -> Finding:
     """Judge the guaranteed average cosine of converged networks at every such weight decay."""

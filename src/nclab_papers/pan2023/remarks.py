@@ -296,7 +296,7 @@ def _weight_decay(preset: str) -> Numbers:
     "pan2023, Thm 2.3.1 (remarks) “larger weight decay values result in smaller”",
     gather=_weight_decay,
     code="nclab.theory.certificates.regularised.regularised_optimum",
-    figure="networks",
+    figure="pan2023_norms",
 )
 def weight_decay(numbers: Numbers) -> Finding:
     alpha, beta, intra = (numbers[name] for name in ("alpha", "beta", "guaranteed_intra"))

@@ -294,7 +294,7 @@ def _total_loss(preset: str) -> Numbers:
     "pan2023, Eq. (2.1) “total regularized loss for the layer-peeled model without the bias terms”",
     gather=_total_loss,
     code="nclab.theory.certificates.regularised.regularised_optimum",
-    figure="networks",
+    figure="pan2023_norms",
 )
 @with_hand_check
 def total_loss(numbers: Numbers) -> Finding:
