@@ -155,6 +155,31 @@ def with_hand_check(judge: Judge) -> Judge:
     return checked
 
 
+def describe(sentence: str, numbers: Numbers, **more: str) -> str:
+    """Fill the names in braces with numbers of four digits, counts and further words.
+
+    >>> describe("{cases} cases, error {error}; {end}", {"cases": 3, "error": 1 / 3}, end="none")
+    '3 cases, error 0.3333; none'
+    """
+    shown = {name: number(x) if isinstance(x, float) else x for name, x in numbers.items()}
+    return sentence.format_map({**shown, **more})
+
+
+def judge_and_describe(sentence: str) -> Judge:
+    """Return a judge of a tally whose evidence is a sentence with further numbers.
+
+    Args:
+        sentence: the evidence, as for `describe`; {tally} stands for the tally in words.
+    """
+
+    def judge(numbers: Numbers) -> Finding:
+        finding = judge_statement(numbers)
+        evidence = describe(sentence, numbers, tally=finding.evidence)
+        return Finding(finding.verdict, evidence, numbers)
+
+    return judge
+
+
 def statement(
     id: str,
     kind: Kind,

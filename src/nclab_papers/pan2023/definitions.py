@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
-from nclab.claims.statements import holds_if, max_abs
+from nclab.claims.statements import describe, holds_if, max_abs
 from nclab.metrics.nc4_nearest_center import effective_depth
-from nclab.text import number
 from nclab.training.data.artificial import ConicHull
 from nclab.training.models.mlp import MLP, Shape
 
@@ -56,12 +55,12 @@ def _cones(preset: str) -> Numbers:
     code="nclab.training.data.artificial.ConicHull",
 )
 def cones(numbers: Numbers) -> Finding:
-    evidence = (
-        f"of {numbers['points']} points in four classes between two planes, "
-        f"{numbers['outside_their_cone']} are outside the cone of their class or in two cones, and "
-        f"{numbers['moved_by_scaling']} leave it when scaled; {numbers['sums_that_leave']} of "
-        f"{numbers['sums']} sums of two members leave the cone; the smallest class has "
-        f"{numbers['smallest_class']} points"
+    evidence = describe(
+        "of {points} points in four classes between two planes, {outside_their_cone} are outside "
+        "the cone of their class or in two cones, and {moved_by_scaling} leave it when scaled; "
+        "{sums_that_leave} of {sums} sums of two members leave the cone; the smallest class has "
+        "{smallest_class} points",
+        numbers,
     )
     names = ("outside_their_cone", "moved_by_scaling", "sums_that_leave")
     enough = numbers["smallest_class"] > 0 and numbers["sums"] > 0
@@ -119,15 +118,14 @@ def _composition(preset: str) -> Numbers:
     code="nclab.training.models.mlp.MLP",
 )
 def composition(numbers: Numbers) -> Finding:
-    worst = max(numbers.values())
-    evidence = (
-        f"layers composed by hand give the outputs of the network (error "
-        f"{number(numbers['composition_error'])}); features after batch norm have mean b and "
-        f"standard deviation gamma (errors {number(numbers['mean_error'])}, "
-        f"{number(numbers['deviation_error'])}) and do not depend on the scale of the preceding "
-        f"weights (error {number(numbers['scaling_error'])})"
+    evidence = describe(
+        "layers composed by hand give the outputs of the network (error {composition_error}); "
+        "features after batch norm have mean b and standard deviation gamma (errors {mean_error}, "
+        "{deviation_error}) and do not depend on the scale of the preceding weights (error "
+        "{scaling_error})",
+        numbers,
     )
-    return holds_if(worst <= ROUNDING, evidence, numbers)
+    return holds_if(max(numbers.values()) <= ROUNDING, evidence, numbers)
 
 
 def _depths(preset: str) -> Numbers:
@@ -157,10 +155,11 @@ def _depths(preset: str) -> Numbers:
     code="nclab.metrics.nc4_nearest_center.effective_depth",
 )
 def depths(numbers: Numbers) -> Finding:
-    evidence = (
-        f"on {numbers['networks']} series of layer accuracies the depth differs from a direct "
-        f"search in {numbers['differing']} cases ({numbers['none']} cases have no such layer, and "
-        f"the depth is the number of layers) and increases with epsilon in {numbers['rising']}"
+    evidence = describe(
+        "on {networks} series of layer accuracies the depth differs from a direct search in "
+        "{differing} cases ({none} cases have no such layer, and the depth is the number of "
+        "layers) and increases with epsilon in {rising}",
+        numbers,
     )
     right = numbers["differing"] == 0 and numbers["rising"] == 0 and numbers["none"] > 0
     return holds_if(right, evidence, numbers)

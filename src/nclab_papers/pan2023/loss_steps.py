@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
+    describe,
     draws,
+    judge_and_describe,
     judge_statement,
     relative_error,
     statement,
@@ -20,7 +22,6 @@ from nclab.claims.statements import (
     with_hand_check,
 )
 from nclab.metrics.nc2_simplex_etf import simplex_etf
-from nclab.text import number
 from nclab.theory.certificates.norms_and_loss import excess_to_leave
 from nclab.theory.layer_peeled import FloatArray, g, wrong_probability
 from nclab.theory.statements import ROUNDING, Inequality, norms, sample_losses, vectors
@@ -131,11 +132,12 @@ def _minimum(preset: str) -> Numbers:
 @with_hand_check
 def minimum(numbers: Numbers) -> Finding:
     finding = judge_statement(numbers)
-    evidence = (
-        f"no loss is below m: {finding.evidence}; simplex ETFs attain m (relative gap "
-        f"{number(numbers['etf_gap'])}), but they need d >= C - 1: six classes in two dimensions "
-        f"reach only {number(numbers['plane_loss'])}, where m is "
-        f"{number(numbers['plane_minimum'])}"
+    evidence = describe(
+        "no loss is below m: {tally}; simplex ETFs attain m (relative gap {etf_gap}), but they "
+        "need d >= C - 1: six classes in two dimensions reach only {plane_loss}, where m is "
+        "{plane_minimum}",
+        numbers,
+        tally=finding.evidence,
     )
     attained = numbers["etf_gap"] <= 1e-9
     return Finding(finding.verdict if attained else Verdict.REFUTED, evidence, numbers)
@@ -235,7 +237,19 @@ def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality
     return Inequality(left, "<=", right, tolerance=ROUNDING * right)
 
 
-def _range(preset: str) -> Numbers:
+@statement(
+    "pan2023/proof-range",
+    Kind.PROOF_STEP,
+    r"The arguments of the strongly convex function lie in $[-C\alpha\beta, C\alpha\beta]$.",
+    "pan2023, Thm 2.3.1 (proof) “the second-order derivative of log(1”",
+    argument_range_printed,
+    judge=judge_and_describe(
+        "for excess losses too small to leave the range (below {excess_to_leave} at C = 10, "
+        "alpha beta = 5): {tally}; at higher losses, from {least_share} times this value on, "
+        "{beyond} networks leave the range"
+    ),
+)
+def norm_range(preset: str) -> Numbers:
     rng = np.random.default_rng(2)
     ranges, beyond = [], []
     for classes in (3, 4, 10):
@@ -274,27 +288,6 @@ def _enough(least: Callable[[int, float], float], W: FloatArray, H: FloatArray) 
     """Return (count,) the value of `least` for the classes and norms of every network."""
     _, _, alpha, beta = _with_norms(W, H)
     return np.array([least(W.shape[-2], float(product)) for product in alpha * beta])
-
-
-@claim(
-    "pan2023/proof-range",
-    Kind.PROOF_STEP,
-    r"The arguments of the strongly convex function lie in $[-C\alpha\beta, C\alpha\beta]$.",
-    "pan2023, Thm 2.3.1 (proof) “the second-order derivative of log(1”",
-    gather=_range,
-    code="nclab_papers.pan2023.loss_steps.argument_range_printed",
-)
-@with_hand_check
-def norm_range(numbers: Numbers) -> Finding:
-    """Judge the range for small excess losses, and report where networks leave it."""
-    finding = judge_statement(numbers)
-    evidence = (
-        f"for excess losses too small to leave the range (below "
-        f"{number(numbers['excess_to_leave'])} at C = 10, alpha beta = 5): {finding.evidence}; at "
-        f"higher losses, from {number(numbers['least_share'])} times this value on, "
-        f"{numbers['beyond']} networks leave the range"
-    )
-    return Finding(finding.verdict, evidence, numbers)
 
 
 def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> Inequality:
@@ -350,7 +343,18 @@ def excess_for_zero(num_classes: int, product: float) -> float:
     return (math.log(num_classes) + (num_classes - 1) * other_classes) / num_classes - lowest
 
 
-def _positive(preset: str) -> Numbers:
+@statement(
+    "pan2023/proof-positive",
+    Kind.PROOF_STEP,
+    r"Where $\varepsilon$ is small enough every class has a positive score $w_c h_c$.",
+    "pan2023, Thm 2.3.1 (proof) “there must be”",
+    excess_for_zero,
+    judge=judge_and_describe(
+        "the excess loss of networks with a score of at most 0 is at least the required one: "
+        "{tally}; at C = 10, alpha beta = 5 the required excess is {enough}"
+    ),
+)
+def positive(preset: str) -> Numbers:
     rng = np.random.default_rng(6)
     excess, enough = [], []
     for classes in (3, 4, 10):
@@ -369,26 +373,6 @@ def _positive(preset: str) -> Numbers:
         "enough": excess_for_zero(10, 5.0),
         "hand_error": relative_error((excess_for_zero(3, 1.0), hand)),
     }
-
-
-@claim(
-    "pan2023/proof-positive",
-    Kind.PROOF_STEP,
-    r"Where $\varepsilon$ is small enough every class has a positive score $w_c h_c$.",
-    "pan2023, Thm 2.3.1 (proof) “there must be”",
-    gather=_positive,
-    code="nclab_papers.pan2023.loss_steps.excess_for_zero",
-)
-@with_hand_check
-def positive(numbers: Numbers) -> Finding:
-    """Judge the excess loss of networks with a score of at most 0."""
-    finding = judge_statement(numbers)
-    evidence = (
-        f"the excess loss of networks with a score of at most 0 is at least the required one: "
-        f"{finding.evidence}; at C = 10, alpha beta = 5 the required excess is "
-        f"{number(numbers['enough'])}"
-    )
-    return Finding(finding.verdict, evidence, numbers)
 
 
 def loss_strong_convexity(num_classes: int, low: ArrayLike, high: ArrayLike) -> FloatArray:

@@ -7,6 +7,7 @@ import torch
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
+    describe,
     holds_if,
     judge_statement,
     max_abs,
@@ -19,7 +20,6 @@ from nclab.measurement.collapse import Collapse
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.metrics.nc3_self_duality import nc3_alignment, nc3_alignment_raw
 from nclab.statistics import ClassMoments
-from nclab.text import number
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import Inequality, norms, sample_losses, units
 from nclab_papers.pan2023.loss_steps import networks
@@ -71,11 +71,11 @@ def _cosines(preset: str) -> Numbers:
 def cosines(numbers: Numbers) -> Finding:
     worst = max(numbers["intra_error"], numbers["inter_error"])
     floor = 1 / numbers["orthogonal_size"]
-    evidence = (
-        f"on {numbers['networks']} networks the library's cosines are within {number(worst)} of "
-        f"the averages over all pairs; because pairs with i = j count, "
-        f"{numbers['orthogonal_size']} orthogonal features have an intra-class cosine of "
-        f"{number(numbers['orthogonal_intra'])} instead of 0"
+    evidence = describe(
+        "on {networks} networks the library's cosines are within {worst} of the averages over all "
+        "pairs; because pairs with i = j count, {orthogonal_size} orthogonal features have an "
+        "intra-class cosine of {orthogonal_intra} instead of 0",
+        {**numbers, "worst": worst},
     )
     right = worst <= EXACT and abs(numbers["orthogonal_intra"] - floor) <= EXACT
     return holds_if(right, evidence, numbers)
@@ -111,10 +111,12 @@ def _variability(preset: str) -> Numbers:
 def variability(numbers: Numbers) -> Finding:
     """Judge the identity, and features of one direction with different norms."""
     finding = judge_statement(numbers)
-    evidence = (
-        f"1 - intra is the variance of the unit features: {finding.evidence}; features of one "
-        f"direction have intra 1 (error {number(numbers['same_direction_error'])}) even if their "
-        f"norms vary by {number(numbers['norm_variation'])} or more"
+    evidence = describe(
+        "1 - intra is the variance of the unit features: {tally}; features of one direction have "
+        "intra 1 (error {same_direction_error}) even if their norms vary by {norm_variation} or "
+        "more",
+        numbers,
+        tally=finding.evidence,
     )
     right = finding.verdict is Verdict.HOLDS and numbers["same_direction_error"] <= EXACT
     return Finding(finding.verdict if right else Verdict.REFUTED, evidence, numbers)
@@ -147,10 +149,11 @@ def _simplex(preset: str) -> Numbers:
 )
 def simplex(numbers: Numbers) -> Finding:
     finding = judge_statement(numbers)
-    evidence = (
-        f"mean inter >= -mean intra / (C-1): {finding.evidence}; so -1/(C-1) for every pair "
-        f"implies intra 1 and the angles of a simplex, whose cosines are exact to "
-        f"{number(numbers['frame_error'])}"
+    evidence = describe(
+        "mean inter >= -mean intra / (C-1): {tally}; so -1/(C-1) for every pair implies intra 1 "
+        "and the angles of a simplex, whose cosines are exact to {frame_error}",
+        numbers,
+        tally=finding.evidence,
     )
     right = finding.verdict is Verdict.HOLDS and numbers["frame_error"] <= EXACT
     return Finding(finding.verdict if right else Verdict.REFUTED, evidence, numbers)
@@ -182,11 +185,11 @@ def _duality(preset: str) -> Numbers:
     code="nclab.metrics.nc3_self_duality.nc3_alignment",
 )
 def duality(numbers: Numbers) -> Finding:
-    evidence = (
-        f"parallel rows have cosine {number(numbers['raw_before'])}; adding one vector to all rows "
-        f"does not change the loss (change {number(numbers['loss_change'])}) but changes the "
-        f"cosine to {number(numbers['raw_after'])}; with centred rows it remains "
-        f"{number(numbers['centred_after'])}"
+    evidence = describe(
+        "parallel rows have cosine {raw_before}; adding one vector to all rows does not change the "
+        "loss (change {loss_change}) but changes the cosine to {raw_after}; with centred rows it "
+        "remains {centred_after}",
+        numbers,
     )
     exact = max(abs(numbers[name] - 1) for name in ("raw_before", "centred_after"))
     right = max(exact, numbers["loss_change"]) <= EXACT and numbers["raw_after"] < 0.99
@@ -198,19 +201,12 @@ def _nearest_mean(preset: str) -> Numbers:
     accuracies, counted, bounds, collapsed = [], [], [], []
     for W, H in zip(*networks(rng, CLOUDS[preset], 4, 40), strict=True):
         collapse = _measured(W, H)
-        accuracy, intra, inter = (
-            collapse.nc4_cosine_accuracy,
-            collapse.min_intra,
-            collapse.max_inter,
-        )
-        assert accuracy is not None
-        assert intra is not None
-        assert inter is not None
+        accuracy = float(collapse.nc4_cosine_accuracy)
         accuracies.append(accuracy)
         nearest = np.einsum("cnd,kd->cnk", units(H), units(units(H).mean(1))).argmax(-1)
         counted.append(float((nearest == np.arange(4)[:, None]).mean()))
         bounds.append(_accuracy_bound(collapse.intra_cosine.numpy(), collapse.inter_cosine.numpy()))
-        if intra > 0.95 and inter < 0:
+        if collapse.min_intra > 0.95 and collapse.max_inter < 0:
             collapsed.append(accuracy)
     both = Inequality(np.array(accuracies), ">=", np.array(bounds))
     return {
@@ -251,12 +247,12 @@ def _accuracy_bound(intra: FloatArray, inter: FloatArray) -> float:
 def nearest_mean(numbers: Numbers) -> Finding:
     """Judge the bound, and the accuracy of collapsed networks."""
     finding = judge_statement(numbers, enough=50)
-    evidence = (
-        f"accuracy >= 1 - sum of (2 - 2 cos)(1 - intra)/(margin)^2, by Chebyshev: "
-        f"{finding.evidence}"
-        f"; the bound exceeds one half for {numbers['telling']} networks; for the "
-        f"{numbers['collapsed']} networks with intra > 0.95 and inter < 0 the accuracy is at least "
-        f"{number(numbers['lowest_accuracy'])}"
+    evidence = describe(
+        "accuracy >= 1 - sum of (2 - 2 cos)(1 - intra)/(margin)^2, by Chebyshev: {tally}; the "
+        "bound exceeds one half for {telling} networks; for the {collapsed} networks with intra > "
+        "0.95 and inter < 0 the accuracy is at least {lowest_accuracy}",
+        numbers,
+        tally=finding.evidence,
     )
     if finding.verdict is Verdict.HOLDS and numbers["lowest_accuracy"] < 0.95:
         return Finding(Verdict.REFUTED, evidence, numbers)

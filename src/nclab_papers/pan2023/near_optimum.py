@@ -17,9 +17,11 @@ from numpy.typing import ArrayLike
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
     HAND_TOLERANCE,
+    describe,
     describe_tally,
     draws,
     holds_if,
+    judge_and_describe,
     judge_repair,
     judge_statement,
     relative_error,
@@ -217,11 +219,7 @@ def eq_2_20(preset: str) -> Numbers:
     }
 
 
-def judge_bound(numbers: Numbers) -> Finding:
-    """Judge a lower bound on cosines and count the cases in which it is positive."""
-    finding = judge_statement(numbers)
-    evidence = f"{finding.evidence} ({numbers['telling']} bounds are positive)"
-    return Finding(finding.verdict, evidence, numbers)
+JUDGE_BOUND = judge_and_describe("{tally} ({telling} bounds are positive)")
 
 
 class Case(NamedTuple):
@@ -281,7 +279,7 @@ def _gap_by_search(case: Case) -> float:
     r"2\sqrt{2\varepsilon_2(1-\delta)/(\lambda\delta)}\right)$.",
     "pan2023, Eq. (2.21) “Thus, for at least”",
     thesis_bounds,
-    judge=judge_bound,
+    judge=JUDGE_BOUND,
 )
 def alignment(preset: str) -> Numbers:
     rng = np.random.default_rng(3)
@@ -341,10 +339,10 @@ def _worst_split(preset: str) -> Numbers:
 def worst_split(numbers: Numbers) -> Finding:
     """Judge that no distribution of epsilon is worse than epsilon_2 = epsilon."""
     ratio, limit = numbers["ratio"], numbers["limit"]
-    evidence = (
-        f"no distribution of epsilon over the steps is worse in {numbers['cases']} cases with "
-        f"epsilon < delta (ratio {number(ratio)}), and none can be worse up to epsilon = "
-        f"{number(limit)} delta"
+    evidence = describe(
+        "no distribution of epsilon over the steps is worse in {cases} cases with epsilon < delta "
+        "(ratio {ratio}), and none can be worse up to epsilon = {limit} delta",
+        numbers,
     )
     right = abs(ratio - 1) <= HAND_TOLERANCE and limit > 1
     return holds_if(right, evidence, numbers)
@@ -461,7 +459,7 @@ def self_duality(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequa
     "line.",
     "pan2023, Thm 2.3.1 (proof) “gives the NC3 bound in the theorem”",
     self_duality,
-    judge=judge_bound,
+    judge=JUDGE_BOUND,
 )
 def nc3(preset: str) -> Numbers:
     rng = np.random.default_rng(14)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
-from nclab.claims.statements import holds_if, relative_error, with_hand_check
+from nclab.claims.statements import describe, holds_if, relative_error, with_hand_check
 from nclab.text import number
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
@@ -112,13 +112,19 @@ def fractions(numbers: Numbers) -> Finding:
         for row, vertex in zip(pairs, vertices, strict=True)
     ]
     relief = min(row["below"] - row["at"] for row in pairs)
-    evidence = (
-        f"alignment at delta just below 1/C and for all classes differ by {number(difference)}; at "
-        f"delta = 1/C, where one class is exempt, it is larger by at least {number(gain)}; both "
-        f"are within {number(error)} of a search over the networks that attain them; the "
-        f"inter-class bound at delta just below one pair is the better of the bounds on all pairs "
-        f"and exceeds the worst pair found by at most {number(max(loose))} of its deviation; with "
-        f"one pair exempt it is smaller by at least {number(relief)}"
+    evidence = describe(
+        "alignment at delta just below 1/C and for all classes differ by {difference}; at delta = "
+        "1/C, where one class is exempt, it is larger by at least {gain}; both are within {error} "
+        "of a search over the networks that attain them; the inter-class bound at delta just below "
+        "one pair is the better of the bounds on all pairs and exceeds the worst pair found by at "
+        "most {loose} of its deviation; with one pair exempt it is smaller by at least {relief}",
+        {
+            "difference": difference,
+            "gain": gain,
+            "error": error,
+            "loose": max(loose),
+            "relief": relief,
+        },
     )
     every = all(row["below"] <= row["all"] + SEARCHED for row in pairs)
     every = every and min(loose) >= 0 and max(loose) <= LOOSE and relief > 0
@@ -263,10 +269,11 @@ def turning_point(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
     error = max(abs(row["turning_point"] - row["claimed"]) for row in rows)
     above = min(row["smallest_product"] / row["claimed"] for row in rows)
-    evidence = (
-        f"exp(C x/(C-1))/x has its minimum at (C-1)/C (error {number(error)}); at the optimum of "
-        f"the regularised loss alpha beta is at least {number(above)} times this value for every "
-        "weight decay of the thesis"
+    evidence = describe(
+        "exp(C x/(C-1))/x has its minimum at (C-1)/C (error {error}); at the optimum of the "
+        "regularised loss alpha beta is at least {above} times this value for every weight decay "
+        "of the thesis",
+        {"error": error, "above": above},
     )
     right = error <= 1e-3 and above > 1
     return holds_if(right, evidence, numbers)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
+    describe,
     describe_tally,
     holds_if,
     judge_statement,
@@ -18,7 +19,6 @@ from nclab.claims.statements import (
     with_hand_check,
 )
 from nclab.metrics.nc2_simplex_etf import simplex_etf
-from nclab.text import number
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import FloatArray, g
 from nclab.theory.statements import ROUNDING, Inequality, sample_losses
@@ -69,14 +69,13 @@ def _cosine_error(rows: FloatArray) -> float:
 )
 @with_hand_check
 def frames(numbers: Numbers) -> Finding:
-    scalar, vector = numbers["scalar_error"], numbers["vector_error"]
-    small = numbers["small_dimension_error"]
-    evidence = (
-        f"with one scale, the cosines are within {number(scalar)} of -1/(C-1); with a scale for "
-        f"every coordinate they would change by {number(vector)}; nclab's frames in C - 1 "
-        f"dimensions also have these cosines (error {number(small)})"
+    evidence = describe(
+        "with one scale, the cosines are within {scalar_error} of -1/(C-1); with a scale for every "
+        "coordinate they would change by {vector_error}; nclab's frames in C - 1 dimensions also "
+        "have these cosines (error {small_dimension_error})",
+        numbers,
     )
-    right = max(scalar, small) <= EXACT
+    right = max(numbers["scalar_error"], numbers["small_dimension_error"]) <= EXACT
     return holds_if(right, evidence, numbers)
 
 
@@ -181,10 +180,10 @@ def _scale_of_batch_norm(preset: str) -> Numbers:
 )
 @with_hand_check
 def scale(numbers: Numbers) -> Finding:
-    evidence = (
-        f"the bias is the mean (error {number(numbers['mean_error'])}) and the scale the standard "
-        f"deviation (error {number(numbers['deviation_error'])}), not the variance "
-        f"(error {number(numbers['variance_error'])})"
+    evidence = describe(
+        "the bias is the mean (error {mean_error}) and the scale the standard deviation (error "
+        "{deviation_error}), not the variance (error {variance_error})",
+        numbers,
     )
     if numbers["variance_error"] <= EXACT:
         return Finding(Verdict.HOLDS, evidence, numbers)
@@ -298,12 +297,12 @@ def _total_loss(preset: str) -> Numbers:
 )
 @with_hand_check
 def total_loss(numbers: Numbers) -> Finding:
-    evidence = (
-        f"on {numbers['networks']} layers after batch norm, the penalties on parameters and on "
-        f"features agree with relative error {number(numbers['root_error'])} "
-        f"({number(numbers['printed_error'])} if alpha were the mean square); the smallest total "
-        f"loss of these and of networks around the optimum is {number(numbers['lowest'])}, the "
-        f"closed form gives {number(numbers['optimum'])}"
+    evidence = describe(
+        "on {networks} layers after batch norm, the penalties on parameters and on features agree "
+        "with relative error {root_error} ({printed_error} if alpha were the mean square); the "
+        "smallest total loss of these and of networks around the optimum is {lowest}, the closed "
+        "form gives {optimum}",
+        numbers,
     )
     right = numbers["root_error"] <= EXACT
     right = right and numbers["lowest"] >= numbers["optimum"] * (1 - EXACT)
@@ -353,10 +352,10 @@ def _norms(W: FloatArray, H: FloatArray) -> tuple[float, float]:
 @with_hand_check
 def bias(numbers: Numbers) -> Finding:
     """Judge whether the logits with an appended coordinate equal those with a bias."""
-    evidence = (
-        f"the logits agree (error {number(numbers['logit_error'])}); the theorem then uses the "
-        f"norms with the coordinate: alpha^2 is larger by {number(numbers['alpha_square_rise'])}, "
-        f"beta^2 by {number(numbers['beta_square_rise'])}, and m is "
-        f"{number(numbers['optimal_loss_appended'])} instead of {number(numbers['optimal_loss'])}"
+    evidence = describe(
+        "the logits agree (error {logit_error}); the theorem then uses the norms with the "
+        "coordinate: alpha^2 is larger by {alpha_square_rise}, beta^2 by {beta_square_rise}, and m "
+        "is {optimal_loss_appended} instead of {optimal_loss}",
+        numbers,
     )
     return holds_if(numbers["logit_error"] <= EXACT, evidence, numbers)
