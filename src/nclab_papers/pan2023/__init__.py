@@ -18,6 +18,7 @@ PAPER = Paper(
         "unit_means",
         "loss_steps",
         "near_optimum",
+        "alignment",
         "definitions",
         "fig31",
         "norms",
