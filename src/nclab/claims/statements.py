@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nclab.claims.claim import Claim, Finding, Gather, Judge, Kind, Numbers, Verdict
 from nclab.text import number
@@ -128,6 +128,15 @@ def relative_error(*pairs: tuple[Any, Any]) -> float:
         error = (np.abs(computed - expected) / scale).max()
         worst = max(worst, float(error) if error <= 1e6 else 1e6)
     return worst
+
+
+def hand_error(case: Inequality, left: ArrayLike, right: ArrayLike) -> dict[str, float]:
+    """Return the error of both sides of a case that was worked out by hand, as `hand_error`.
+
+    >>> hand_error(Inequality(np.array(2.0), "<=", np.array(3.0)), 2.0, 4.0)
+    {'hand_error': 0.25}
+    """
+    return {"hand_error": relative_error((case.left, left), (case.right, right))}
 
 
 def with_hand_check(judge: Judge) -> Judge:

@@ -16,6 +16,7 @@ from nclab.claims.statements import (
     describe,
     describe_tally,
     draws,
+    hand_error,
     holds_if,
     judge_repair,
     judge_statement,
@@ -202,7 +203,7 @@ def intra(preset: str) -> Numbers:
     return {
         "printed": tally(*printed),
         "repaired": tally(*repaired),
-        "hand_error": relative_error((hand.left, lemma[0]), (hand.right, lemma[1])),
+        **hand_error(hand, *lemma),
     }
 
 

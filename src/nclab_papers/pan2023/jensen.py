@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from nclab.claims.claim import Finding, Kind, Numbers
 from nclab.claims.statements import (
     draws,
+    hand_error,
     judge_statement,
-    relative_error,
     statement,
     tally,
 )
@@ -137,11 +137,6 @@ def exp_excess(x: FloatArray) -> FloatArray:
     return result
 
 
-def hand_error(case: Inequality, left: float, right: float) -> dict[str, float]:
-    """Return the error of both sides of a case whose sides were worked out by hand."""
-    return {"hand_error": relative_error((case.left, left), (case.right, right))}
-
-
 def judge_tight(numbers: Numbers) -> Finding:
     """Judge a statement and report whether its sides can be equal."""
     finding = judge_statement(numbers)
@@ -154,12 +149,7 @@ def judge_tight(numbers: Numbers) -> Finding:
 def numbers_with_subset(
     rng: np.random.Generator, count: int, size: int
 ) -> tuple[FloatArray, BoolArray]:
-    """Draw numbers (count, size) of many scales with a subset: random, the largest, or two-valued.
-
-    >>> x, chosen = numbers_with_subset(np.random.default_rng(0), 30, 5)
-    >>> x.shape, bool(chosen.any(1).all())
-    ((30, 5), True)
-    """
+    """Draw numbers (count, size) with a subset: random, the largest ones, or two-valued."""
     x = rng.normal(size=(count, size)) * 10 ** rng.uniform(-4, 1, size=(count, 1))
     x += rng.normal(size=(count, 1)) * 3
     chosen = rng.random((count, size)) < rng.uniform(0.1, 0.9, size=(count, 1))

@@ -14,6 +14,7 @@ from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
     describe,
     draws,
+    hand_error,
     judge_and_describe,
     judge_statement,
     relative_error,
@@ -30,12 +31,7 @@ from nclab.theory.statements import ROUNDING, Inequality, norms, sample_losses, 
 def networks(
     rng: np.random.Generator, count: int, num_classes: int, per_class: int, *, extra_dim: int = 1
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw weights (count, C, d) and features (count, C, N, d): simplex ETFs with various noise.
-
-    >>> W, H = networks(np.random.default_rng(0), 7, 4, 2)
-    >>> W.shape, H.shape
-    ((7, 4, 4), (7, 4, 2, 4))
-    """
+    """Draw weights (count, C, d) and features (count, C, N, d): simplex ETFs with various noise."""
     dim = num_classes - 1 + extra_dim
     frame = simplex_etf(num_classes, dim).numpy()
     size = 10 ** rng.uniform(-0.5, 0.5, size=(count, 1, 1))
@@ -113,7 +109,7 @@ def _minimum(preset: str) -> Numbers:
     right = math.log1p(math.exp(-2 * 3**0.5))
     return {
         **tally(*batches),
-        "hand_error": relative_error((hand.left, left), (hand.right, right)),
+        **hand_error(hand, left, right),
         "etf_gap": max(gaps),
         "plane_loss": lowest_loss(6, 2, product=3.0),
         "plane_minimum": g(3.0, 6),
@@ -179,8 +175,7 @@ def class_loss(preset: str) -> Numbers:
     hand = class_loss_bound([[1.0], [-1.0]], [[[2.0], [0.0]], [[-1.0], [-1.0]]])
     right = math.log1p(math.exp(-2))
     left = [(math.log1p(math.exp(-4)) + math.log(2)) / 2, right]
-    error = relative_error((hand.left, left), (hand.right, [right] * 2))
-    return {**tally(*batches), "hand_error": error}
+    return {**tally(*batches), **hand_error(hand, left, [right] * 2)}
 
 
 def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
@@ -215,8 +210,7 @@ def log_sum(preset: str) -> Numbers:
     largest = 9 * -np.expm1(argument)  # at a class loss of log C
     gap = np.minimum(largest, 10 ** rng.uniform(-6, 1, size=len(argument)))
     hand = log_sum_step(4, -math.log(3), 1.0)  # a = 2; log a is subtracted from both sides
-    error = relative_error((hand.left, math.log(1.5)), (hand.right, 0.25))
-    return {**tally(log_sum_step(10, argument, gap)), "hand_error": error}
+    return {**tally(log_sum_step(10, argument, gap)), **hand_error(hand, math.log(1.5), 0.25)}
 
 
 def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
@@ -325,8 +319,8 @@ def third_gap(preset: str) -> Numbers:
         gap = rng.choice([-1, 1], size=len(product)) * 10 ** rng.uniform(-6, 1, size=len(product))
         batches.append(tangent_step(classes, product, gap))
     hand = tangent_step(3, 2 * math.log(2) / 3, math.log(4))  # C A/(C-1) = log 2
-    sides = (hand.left, math.log(5)), (hand.right, math.log(2) + math.log(4) / 2)
-    return {**tally(*batches), "hand_error": relative_error(*sides)}
+    right = math.log(2) + math.log(4) / 2
+    return {**tally(*batches), **hand_error(hand, math.log(5), right)}
 
 
 def excess_for_zero(num_classes: int, product: float) -> float:

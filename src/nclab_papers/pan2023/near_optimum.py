@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from nclab.claims.claim import Kind, Numbers
 from nclab.claims.statements import (
     draws,
+    hand_error,
     judge_and_describe,
-    relative_error,
     statement,
     tally,
 )
@@ -32,7 +32,6 @@ from nclab.theory.statements import (
 )
 from nclab_papers.pan2023.jensen import (
     gap_with_rounding,
-    hand_error,
     relative_exponential_gap,
 )
 from nclab_papers.pan2023.loss_steps import loss_strong_convexity, networks
@@ -249,10 +248,7 @@ def _others(preset: str, *, centred: bool) -> Numbers:
         rise = math.sqrt(2 * lost / (math.exp(middle) * HAND_DELTA))
         left.append(max(others) - (0.0 if centred else score))
         right.append((-score / 2 if centred else middle) + rise)
-    return {
-        **tally(*_apply(step, preset, 12 + centred)),
-        "hand_error": relative_error((hand.left, left), (hand.right, right)),
-    }
+    return {**tally(*_apply(step, preset, 12 + centred)), **hand_error(hand, left, right)}
 
 
 eq_2_22 = statement(

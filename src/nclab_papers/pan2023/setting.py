@@ -11,6 +11,7 @@ from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
     describe,
     describe_tally,
+    hand_error,
     holds_if,
     judge_statement,
     max_abs,
@@ -162,7 +163,7 @@ def _scale_of_batch_norm(preset: str) -> Numbers:
         twice.bias.fill_(3.0)
     both = batch_norm_mean_square(twice, torch.tensor([[0.0], [2.0]]))
     return {
-        "hand_error": relative_error((both.left, 2**2 / 2 + 3**2), (both.right, 2**2 / 2 + 3**2)),
+        **hand_error(both, 2**2 / 2 + 3**2, 2**2 / 2 + 3**2),
         "mean_error": max_abs((out.mean(0) - layer.bias).detach().numpy()),
         "deviation_error": max_abs((deviation - layer.weight).detach().numpy()),
         "variance_error": max_abs((deviation.square() - layer.weight).detach().numpy()),
@@ -211,7 +212,7 @@ def _batch_norm(preset: str) -> Numbers:
         "ideal": tally(*ideal),
         "practice": tally(*practice),
         "exact": tally(*exact),
-        "hand_error": relative_error((both.left, 5.0), (both.right, 5.0)),
+        **hand_error(both, 5.0, 5.0),
     }
 
 

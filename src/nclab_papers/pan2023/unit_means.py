@@ -4,6 +4,7 @@ The unit vector of a zero vector is zero, as in the metrics; the lemmas allow it
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
     describe_tally,
     draws,
+    hand_error,
     judge_repair,
     judge_statement,
     statement,
@@ -22,7 +24,7 @@ from nclab.claims.statements import (
 from nclab.text import number
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import ROUNDING, Inequality, norms, units, vectors
-from nclab_papers.pan2023.jensen import SIZES, hand_error, judge_tight
+from nclab_papers.pan2023.jensen import SIZES, judge_tight
 
 
 class Pairing(NamedTuple):
@@ -152,21 +154,33 @@ def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> Inequality:
     return Inequality(left, ">=", right, applies, rounding)
 
 
-def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Return both sides of Lemma 2.4.6 as printed.
+def opposed_cosine(weight: ArrayLike, features: ArrayLike, *, printed: bool) -> Inequality:
+    r"""Return both sides of Lemma 2.4.6 as printed, or for features whose mean is long.
 
     It says that a vector opposed to the mean feature is opposed to the mean unit feature.
 
-    $$\cos(w,\bar h) \le \frac{c}{\alpha\beta}
-      + 4\Bigl(\frac{\varepsilon}{\alpha\beta}\Bigr)^{1/3},\quad c = w\cdot\tilde h \le 0,\;
-      \tfrac1N\sum_i\|h_i\| \ge \alpha - \varepsilon/\beta$$
+    $$\cos(w,\bar h) \le \frac{c}{\alpha\beta} + 4e^{1/3},\quad c = w\cdot\tilde h \le 0,\;
+      \tfrac1N\sum_i\|h_i\| \ge (1-e)\alpha \text{ as printed, }
+      \|\tilde h\|\ge(1-e)\alpha \text{ repaired}$$
 
     Source: pan2023, Lemma 2.4.6
-    Range: false; `opposed_cosine` asks more of the features. Our copy does not define epsilon.
-    This is the condition at the start of the proof, with epsilon measured from the data.
+    Range: false as printed, where e is epsilon over alpha beta. Our copy does not define epsilon;
+    this is the condition at the start of the proof. The theorem applies the lemma to features with
+    a long mean. Here e is measured from the data, the strongest choice.
+
+    The printed step, dividing by ‖h̄‖ ≤ 1, is right only where the bound is negative. The linear
+    lemma proves the rest. With x = c/αβ, cos ≤ (x + 4e)/(1 - 4e) where x + 4e > 0. This is at
+    most x + 4e^(1/3) for e ≤ 0.15; above that x ≥ e - 1 makes the right side exceed 1.
     """
     data = pairing(weight, features)
-    return _cosine(data, data.length_ratio)
+    product = data.rms * data.length
+    applies = (data.inner <= 0) & (product > 0) & (data.unit_mean_norm > 0)
+    ratio = data.length_ratio if printed else data.ratio
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = data.inner_units / (data.length * data.unit_mean_norm)
+        right = data.inner / product + 4 * np.cbrt(np.maximum(1 - ratio, 0.0))
+    tolerance = ROUNDING / np.maximum(data.unit_mean_norm, ROUNDING)
+    return Inequality(left, "<=", right, applies, tolerance)
 
 
 def opposed_inner(weight: ArrayLike, features: ArrayLike) -> Inequality:
@@ -206,35 +220,6 @@ def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> Inequality:
     return Inequality(data.inner_units, "<=", right, applies, 4 * ROUNDING * data.length)
 
 
-def opposed_cosine(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Return both sides of Lemma 2.4.6 for features whose mean is long, not only their norms.
-
-    $$\cos(w,\bar h) \le \frac{c}{\alpha\beta} + 4e^{1/3},\quad
-      c = w\cdot\tilde h\le0,\ \|\tilde h\|\ge(1-e)\alpha$$
-
-    Source: pan2023, Lemma 2.4.6 (repaired)
-    Range: e is measured from the data, the strongest choice. The theorem applies the lemma to such
-    features, with epsilon = alpha_c beta_c - w_c h_c.
-
-    The printed step, dividing by ‖h̄‖ ≤ 1, is right only where the bound is negative. The linear
-    lemma proves the rest. With x = c/αβ, cos ≤ (x + 4e)/(1 - 4e) where x + 4e > 0. This is at
-    most x + 4e^(1/3) for e ≤ 0.15; above that x ≥ e - 1 makes the right side exceed 1.
-    """
-    data = pairing(weight, features)
-    return _cosine(data, data.ratio)
-
-
-def _cosine(data: Pairing, ratio: FloatArray) -> Inequality:
-    """Return both sides for the cosine, with e = 1 - ratio."""
-    product = data.rms * data.length
-    applies = (data.inner <= 0) & (product > 0) & (data.unit_mean_norm > 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        left = data.inner_units / (data.length * data.unit_mean_norm)
-        right = data.inner / product + 4 * np.cbrt(np.maximum(1 - ratio, 0.0))
-    tolerance = ROUNDING / np.maximum(data.unit_mean_norm, ROUNDING)
-    return Inequality(left, "<=", right, applies, tolerance)
-
-
 def vectors_around(
     rng: np.random.Generator, count: int, size: int, dim: int = 3
 ) -> tuple[FloatArray, FloatArray]:
@@ -242,10 +227,6 @@ def vectors_around(
 
     In a third of the data sets a few short features are reversed, which is the worst case of the
     lemmas on mean unit features.
-
-    >>> u, v = vectors_around(np.random.default_rng(0), 30, 5)
-    >>> u.shape, v.shape
-    ((30, 3), (30, 5, 3))
     """
     u = rng.normal(size=(count, dim))
     u /= np.linalg.norm(u, axis=1, keepdims=True)
@@ -364,15 +345,19 @@ def corollary_2_4_2(preset: str) -> Numbers:
 
 def _opposed(preset: str) -> Numbers:
     rng = np.random.default_rng(8)
-    forms = {"repaired": opposed_cosine, "inner": opposed_inner, "linear": opposed_inner_linear}
+    forms = {
+        "repaired": partial(opposed_cosine, printed=False),
+        "inner": opposed_inner,
+        "linear": opposed_inner_linear,
+    }
     batches: dict[str, list[Inequality]] = {name: [] for name in forms}
     for size in SIZES:
         u, v = vectors_around(rng, draws(preset) // 4, size)
         for name, sides in forms.items():
             batches[name].append(sides(-u, v))
     # The mean feature is 0, but the short mean unit feature points along w.
-    cancelling = opposed_cosine_printed([1.0, 0.0], [[10.0, 0.0]] * 11 + [[-11.0, 0.0]] * 10)
-    hand = opposed_cosine_printed([2.0, 0.0], [[-1.0, 0.0], [-7.0, 0.0]])
+    cancelling = opposed_cosine([1.0, 0.0], [[10.0, 0.0]] * 11 + [[-11.0, 0.0]] * 10, printed=True)
+    hand = opposed_cosine([2.0, 0.0], [[-1.0, 0.0], [-7.0, 0.0]], printed=True)
     return {
         **hand_error(hand, -1.0, -0.8 + 4 * 0.2 ** (1 / 3)),
         "printed": tally(cancelling),
@@ -389,7 +374,7 @@ def _opposed(preset: str) -> Numbers:
     r"4\left(\frac{\varepsilon}{\alpha\beta}\right)^{1/3}$.",
     "pan2023, Lemma 2.4.6 “for inter-class cosine similarity, we have the following lemma”",
     gather=_opposed,
-    code="nclab_papers.pan2023.unit_means.opposed_cosine_printed",
+    code="nclab_papers.pan2023.unit_means.opposed_cosine",
 )
 @with_hand_check
 def lemma_2_4_6(numbers: Numbers) -> Finding:
