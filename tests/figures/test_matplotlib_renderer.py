@@ -8,8 +8,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from nclab.figures.matplotlib_renderer import draw, save
-from nclab.figures.palette import DARK, LIGHT
-from nclab.figures.picture import Picture
+from nclab.figures.picture import DARK, LIGHT, Picture
 from tests.figures.pictures import ALL, BAND, COSINES, DECAYS, POINTS, TIME
 
 

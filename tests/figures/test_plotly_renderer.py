@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from nclab.figures.palette import DARK, LIGHT
-from nclab.figures.picture import Picture
+from nclab.figures.picture import DARK, LIGHT, Picture
 from nclab.figures.plotly_renderer import PLOTLY_CONFIG, plotly_figure, plotly_spec
 from tests.figures.pictures import ALL, BAND, COSINES, POINTS, SLICE
 

@@ -50,10 +50,6 @@ def judge_all(
         local: numbers of this machine's experiments by name.
         ids: as for `find`.
         fresh: judge results from this machine's numbers alone.
-
-    >>> [row] = judge_all(ids=["pan2023/lemma-2.4.4"])
-    >>> row["verdict"]
-    'holds'
     """
     numbers = local or {}
     return [

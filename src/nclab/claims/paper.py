@@ -80,11 +80,7 @@ CITED = (
 
 @dataclass(frozen=True)
 class Erratum:
-    """A correction of one passage of a paper.
-
-    >>> Erratum("ji2022, Eq. (9)", "a", "b", "c", ("ji2022/eq-9",)).anchor
-    'docs/errata.md#ji2022-eq-9'
-    """
+    """A correction of one passage of a paper."""
 
     where: str
     """Key of the paper and location; also the unique heading on the page of errata."""
@@ -141,13 +137,7 @@ def find_preset(experiment: Experiment, name: str) -> Any:
 
 
 def describe_experiment(module: Experiment) -> dict[str, str]:
-    """Read title, claim, source and description from the docstring of an experiment's module.
-
-    >>> from nclab_papers.pan2023 import fig31
-    >>> row = describe_experiment(fig31)
-    >>> row["title"], row["source"]
-    ('Collapse against weight decay, for three kinds of batch norm', 'pan2023, Fig. 3.1')
-    """
+    """Read title, claim, source and description from the docstring of an experiment's module."""
     title, _, body = (inspect.getdoc(module) or "").partition("\n")
 
     def labelled(label: str) -> str:
@@ -186,11 +176,6 @@ def run_jobs(
         total: steps of all jobs; by default one per job.
         folder: folder that the jobs write, the same path on every machine.
         workers: as for `Engine.run_jobs`.
-
-    >>> from nclab.engine import LOCAL
-    >>> jobs = [Job(str(n), run_in_one_step, (divmod, 7, n)) for n in (2, 3)]
-    >>> run_jobs(jobs, "dividing", engine=LOCAL, workers=0)
-    [(3, 1), (2, 1)]
     """
     steps = dict.fromkeys(range(len(jobs)), 0)
     with bar(title, total=total or len(jobs)) as progress_bar:

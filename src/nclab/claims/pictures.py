@@ -11,8 +11,8 @@ from nclab.claims.tables import Row, Value
 from nclab.errors import MissingExtra
 from nclab.figures.forest_layout import lay_out_forest
 from nclab.figures.matplotlib_renderer import save
-from nclab.figures.palette import BLACK
 from nclab.figures.picture import (
+    BLACK,
     EffectRow,
     Effects,
     Forest,
@@ -123,10 +123,6 @@ def line_panel(
         x: field on the horizontal axis.
         more: further series, such as a theoretical curve or marks for failed runs.
         options: further fields of `Panel`, such as `x_scale` or `references`.
-
-    >>> rows = [{"seed": s, "decay": d, "loss": d + s} for s in (0, 1) for d in (1, 2)]
-    >>> line_panel("Loss", rows, "decay", [Line("mean", "loss")]).series[0].y
-    [1.5, 2.5]
     """
     curves = (mean_curve(rows, x, line) for line in lines)
     return Panel(title, x_label, y_label, (*curves, *more), **options)
@@ -164,11 +160,7 @@ def point_panel(
 
 
 def mean_points(label: str, columns: Sequence[Sequence[float]], **style: Any) -> Points:
-    """Return points at the means of some columns, with bars from the smallest to the largest.
-
-    >>> mean_points("loss", [[1.0, 3.0], []])
-    Points(label='loss', values=[2.0, None], low=[1.0, None], high=[3.0, None], colour=0, marker='filled')
-    """  # noqa: E501
+    """Return points at the means of some columns, with bars from the smallest to the largest."""
     return Points(
         label,
         [fmean(values) if values else None for values in columns],

@@ -52,11 +52,7 @@ def papers() -> dict[str, Paper]:
 
 @cache
 def experiments() -> dict[str, Experiment]:
-    """Return every experiment by its name, in running order.
-
-    >>> "tour" in experiments(), "pan2023_fig31" in experiments()
-    (True, True)
-    """
+    """Return every experiment by its name, in running order."""
     return {
         getattr(module, "NAME", f"{key}_{module.__name__.rpartition('.')[2]}"): cast(
             Experiment, module
@@ -81,20 +77,15 @@ def find_experiments(names: Sequence[str]) -> dict[str, Experiment]:
         elif name in known:
             chosen[name] = known[name]
         else:
-            keys = [key for key in packages() if any(one.startswith(f"{key}_") for one in known)]
             raise NclabError(
                 f"Expected an experiment, one of {', '.join(known)}, or a paper, one of "
-                f"{', '.join(keys)}; got {name!r}."
+                f"{', '.join(packages())}; got {name!r}."
             )
     return chosen
 
 
 def paper_of(name: str) -> str:
-    """Return the key of the paper whose folder contains an experiment.
-
-    >>> paper_of("pan2023_fig31"), paper_of("tour")
-    ('pan2023', 'findings')
-    """
+    """Return the key of the paper whose folder contains an experiment."""
     module = cast(ModuleType, experiments()[name]).__name__.rpartition(".")[0]
     return next(key for key, package in packages().items() if package.__name__ == module)
 

@@ -205,11 +205,7 @@ def claims_table(rows: Sequence[Row], errata: Sequence[Erratum] = ()) -> list[An
 
 
 def count_verdicts(rows: Sequence[Row]) -> list[str]:
-    """Return a line with the counts of the verdicts on claims of papers, and one on our findings.
-
-    >>> count_verdicts([{"verdict": "holds"}, {"verdict": "refuted"}, {"verdict": "holds"}])
-    ['3 claims: 2 holds, 1 refuted']
-    """
+    """Return a line with the counts of verdicts on claims of papers, and one on our findings."""
     lines = []
     for ours, noun in ((False, "claim"), (True, "finding")):
         counts = Counter(row["verdict"] for row in rows if bool(row.get("ours")) is ours)

@@ -81,7 +81,7 @@ def _recompute(folder: Path, damaged: set[str]) -> "list[Verified]":
     """Recompute the numbers of every run without damaged files, and the verdicts of claims."""
     from dataclasses import replace
 
-    from nclab.claims.recompute import recompute_claims, recompute_run
+    from nclab.claims.reproduce import recompute_claims, recompute_run
     from nclab.progress import track
     from nclab.records.read import find_runs
 

@@ -47,13 +47,7 @@ class MarginBand(NamedTuple):
 
 
 def lay_out_forest(panel: Forest) -> tuple[list[ForestRow], list[MarginBand], float]:
-    """Return the rows, the margins and the total height of a forest plot.
-
-    >>> effects = Effects("grows", 0.01, (EffectRow("1e-4 to 3e-4", 0.2, 0.1, 0.3),))
-    >>> rows, bands, height = lay_out_forest(Forest("", (effects,)))
-    >>> rows[0].label, rows[1].numbers, rows[1].high
-    ('grows', '0.2 [0.1, 0.3]', 1.0)
-    """
+    """Return the rows, the margins and the total height of a forest plot."""
     rows: list[ForestRow] = []
     bands: list[MarginBand] = []
     y = 0.0

@@ -8,8 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nclab.figures.forest_layout import TEXT_ABOVE, ZERO_LINE, ForestRow, lay_out_forest
-from nclab.figures.palette import Colours
-from nclab.figures.picture import Forest, HeatMap, Numbers, Panel, Reference, Series, names_overlap
+from nclab.figures.picture import (
+    Colours,
+    Forest,
+    HeatMap,
+    Numbers,
+    Panel,
+    Reference,
+    Series,
+    names_overlap,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

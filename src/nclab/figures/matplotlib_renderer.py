@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nclab.errors import MissingExtra
 from nclab.figures.matplotlib_panels import draw_forest, draw_heat_map, draw_panel
-from nclab.figures.palette import DARK, LIGHT, Colours
-from nclab.figures.picture import Forest, HeatMap, Panel, Picture, names_overlap, shares_legend
+from nclab.figures.picture import (
+    DARK,
+    LIGHT,
+    Colours,
+    Forest,
+    HeatMap,
+    Panel,
+    Picture,
+    names_overlap,
+    shares_legend,
+)
 from nclab.files import write_whole
 
 if TYPE_CHECKING:
@@ -79,13 +88,7 @@ def plot(picture: Picture, dark: bool = False) -> Drawing:
 
 
 def draw(picture: Picture, dark: bool = False) -> "Figure":
-    """Return a picture as a matplotlib figure; open no window and change no global setting.
-
-    >>> from nclab.figures.picture import Series
-    >>> panel = Panel("loss", "epoch", "nats", (Series("run", [0, 1, 2], [2.0, None, 1.0]),))
-    >>> len(draw(Picture("loss", "Loss", (panel,))).axes)
-    1
-    """
+    """Return a picture as a matplotlib figure; open no window and change no global setting."""
     try:
         import matplotlib
         from matplotlib.figure import Figure

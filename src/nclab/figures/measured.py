@@ -56,11 +56,6 @@ def layer_picture(row: Row, *, name: str = "collapse", other: Row | None = None)
     """Return a picture of one layer: cosines between classes, and each class with its ideal value.
 
     `other` is the same layer measured on other data; its classes are added to the panels.
-
-    >>> row = {"num_classes": 2, "classes": [0, 1], "intra_cosine": [1.0, 0.9],
-    ...        "inter_cosine": [[1.0, -1.0], [-1.0, 0.9]]}
-    >>> [panel.title for panel in layer_picture(row).panels]
-    ['cosines between classes', 'every class']
     """
     rows = [row] if other is None else [row, other]
     panels: list[Panel | HeatMap] = []
@@ -114,12 +109,7 @@ def _class_panels(rows: Sequence[Row]) -> list[Panel]:
 
 
 def frequency_panels(rows: Sequence[Row]) -> list[Panel]:
-    """Return accuracy, spread and loss of classes that are grouped by frequency.
-
-    >>> group = {"least": 2, "most": 9, "ncc_accuracy": 0.5, "within": 1.0, "loss": 2.0}
-    >>> [panel.title for panel in frequency_panels([{"strata": [group]}])]
-    ['accuracy by class frequency', 'spread and loss by class frequency']
-    """
+    """Return accuracy, spread and loss of classes that are grouped by frequency."""
     grouped = [row for row in rows if row.get("strata")]
     panels = []
     for title, keys, scale in FREQUENCY_PANELS:
@@ -152,11 +142,6 @@ def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
     """Return a picture of all layers in the network's order, with a line for each split.
 
     Bands show the intervals of metrics that have one.
-
-    >>> row = {"num_classes": 3, "layer": "fc", "min_intra": 1.0, "max_inter": -0.5, "cdnv": 0.5}
-    >>> panel = layers_picture([row | {"intervals": {"cdnv": [0.4, 0.6, 0.0]}}]).panels[1]
-    >>> panel.series[0].label, panel.series[0].low
-    ('cdnv', [0.4])
     """
     splits = list(dict.fromkeys(row.get("split") for row in rows))
     parts = [[row for row in rows if row.get("split") == split] for split in splits]
@@ -222,12 +207,7 @@ def cosine_keys(rows: Sequence[Row]) -> tuple[str, str]:
 
 
 def history_picture(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ()) -> Picture:
-    """Return a panel for each metric over epochs; logarithmic if every value is positive.
-
-    >>> rows = [{"epoch": 1, "layer": "fc", "loss": 2.0}, {"epoch": 2, "layer": "fc", "loss": 1.0}]
-    >>> history_picture(rows).panels[0].series[0].y
-    [2.0, 1.0]
-    """
+    """Return a panel for each metric over epochs; logarithmic if every value is positive."""
     measured = {key for row in rows for key, value in row.items() if type(value) is float}
     defaults = [next((key for key in keys if key in measured), "") for keys in HISTORY_METRICS]
     chosen = list(metrics) or [key for key in defaults if key]
@@ -269,14 +249,7 @@ def _history_curves(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Seri
 
 
 def target_picture(row: Row, *, name: str = "target") -> Picture:
-    """Return the cosines of an optimum's classifier and class means, and their norms.
-
-    >>> row = {"num_classes": 2, "counts": [1, 1], "geometry": "simplex ETF",
-    ...        "classifier_cosines": [[1, -1], [-1, 1]], "mean_cosines": [[1, -1], [-1, 1]],
-    ...        "classifier_norms": [1, 1], "mean_norms": [1, 1]}
-    >>> [panel.title for panel in target_picture(row).panels]
-    ['cosines of classifier rows', 'cosines of class means', 'norms']
-    """
+    """Return the cosines of an optimum's classifier and class means, and their norms."""
     panels: list[Panel | HeatMap] = []
     norms = []
     classes = tuple(str(c) for c in range(row["num_classes"]))

@@ -1,4 +1,4 @@
-"""Figures as plain data, without a plotting library.
+"""Figures as plain data, without a plotting library, and the colours of all figures.
 
 A figure is described once, as a `Picture`. `matplotlib_renderer` draws it for print,
 `plotly_renderer` for web pages, and `to_json` stores it.
@@ -130,12 +130,7 @@ _TUPLES = {"x_names", "y_names", "x_ticks", "y_range", "value_range"}
 
 
 def to_json(picture: Picture) -> dict[str, Any]:
-    """Return a picture as plain JSON values.
-
-    >>> panel = Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0, None]),))
-    >>> from_json(to_json(Picture("loss", "Loss", (panel,)))).panels[0].series[0].y
-    [2.0, None]
-    """
+    """Return a picture as plain JSON values."""
     return picture._asdict() | {"panels": [_panel_to_json(panel) for panel in picture.panels]}
 
 
@@ -191,20 +186,12 @@ def finite(values: Iterable[Any]) -> list[float | None]:
 
 
 def positive(values: Iterable[Any]) -> list[float | None]:
-    """Return values for a logarithmic axis: None replaces every value that is not positive.
-
-    >>> positive([2.0, 0.0, None])
-    [2.0, None, None]
-    """
+    """Return values for a logarithmic axis: None replaces every value that is not positive."""
     return [value if value is not None and value > 0 else None for value in finite(values)]
 
 
 def names_overlap(names: Sequence[str]) -> bool:
-    """Return whether tick labels would overlap if they were written horizontally.
-
-    >>> names_overlap(["T-shirt", "trouser", "pullover", "sneaker", "sandal", "boot"])
-    True
-    """
+    """Return whether tick labels would overlap if they were written horizontally."""
     return sum(len(line) + 1 for name in names for line in name.split("\n")[:1]) > 40
 
 
@@ -213,10 +200,6 @@ def shares_legend(picture: Picture) -> bool:
 
     They can if every label has one colour, style and marker in all panels, and no two labels
     have the same ones.
-
-    >>> panels = [Panel("", "", "", (Series(label, [1], [1]),)) for label in ("loss", "margin")]
-    >>> shares_legend(Picture("p", "", (panels[0],) * 2)), shares_legend(Picture("p", "", panels))
-    (True, False)
     """
     labels: dict[Any, str] = {}
     appearances: dict[str, Any] = {}
@@ -230,3 +213,52 @@ def shares_legend(picture: Picture) -> bool:
             if appearances.setdefault(series.label, appearance) != appearance:
                 return False
     return True
+
+
+BLACK = 6
+"""Index of the palette's black, which marks theory and failed runs; white on a dark background."""
+
+
+class Colours(NamedTuple):
+    """The colours of one background, distinct for colour-blind readers."""
+
+    lines: tuple[str, ...]
+    """Colours of lines and markers; `Series.colour` is an index into them."""
+    ink: str
+    muted: str
+    grid: str
+    background: str
+    ramp: tuple[tuple[float, str], ...]
+    """Colours of a heat map, from low to high."""
+    diverging: tuple[tuple[float, str], ...]
+    """Colours of a heat map with a centre, from far below to far above the centre."""
+
+    def line(self, index: int) -> str:
+        """Return the line colour of an index; the palette repeats after its last colour."""
+        return self.lines[index % len(self.lines)]
+
+
+def _evenly_spaced(*colours: str) -> tuple[tuple[float, str], ...]:
+    return tuple((index / (len(colours) - 1), colour) for index, colour in enumerate(colours))
+
+
+LIGHT = Colours(
+    lines=("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
+    ink="#1F2328",
+    muted="#656D76",
+    grid="#E4E7EB",
+    background="#FFFFFF",
+    ramp=((0.0, "#F7FBFF"), (0.35, "#9ECAE1"), (0.7, "#2F7FBC"), (1.0, "#08306B")),
+    diverging=_evenly_spaced("#2166AC", "#92C5DE", "#F7F7F7", "#F4A582", "#B2182B"),
+)
+"""Colours on a light background; the lines have the colours of Okabe and Ito."""
+DARK = Colours(
+    lines=("#4AA8E0", "#F28141", "#2BC99B", "#E39AC6", "#F5BD41", "#9AD4F7", "#F0F3F6"),
+    ink="#E6EDF3",
+    muted="#9BA4AE",
+    grid="#2D333B",
+    background="#14181D",
+    ramp=((0.0, "#12202E"), (0.35, "#1F5B8C"), (0.7, "#5FAEDD"), (1.0, "#E3F3FF")),
+    diverging=_evenly_spaced("#6CB6F0", "#2B6EA6", "#20262D", "#A8523A", "#FF9B7A"),
+)
+"""Colours on a dark background: lighter versions of the colours of `LIGHT`."""

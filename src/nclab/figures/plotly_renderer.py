@@ -14,8 +14,10 @@ from nclab.figures.forest_layout import (
     ForestRow,
     lay_out_forest,
 )
-from nclab.figures.palette import DARK, LIGHT, Colours
 from nclab.figures.picture import (
+    DARK,
+    LIGHT,
+    Colours,
     Forest,
     HeatMap,
     Numbers,
@@ -60,13 +62,7 @@ def plotly_figure(picture: Picture, dark: bool = False) -> Any:
 
 
 def plotly_spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
-    """Return a plotly figure as plain JSON values, `data` and `layout`.
-
-    >>> panel = Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0, 1.0]),))
-    >>> figure = plotly_spec(Picture("loss", "Loss", (panel,)))
-    >>> figure["data"][0]["y"], figure["layout"]["yaxis"]["title"]["text"]
-    ([2.0, 1.0], 'nats')
-    """
+    """Return a plotly figure as plain JSON values, `data` and `layout`."""
     colours = DARK if dark else LIGHT
     shared = shares_legend(picture)
     panels = [panel for panel in picture.panels if isinstance(panel, Panel)]

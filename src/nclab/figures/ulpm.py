@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nclab.errors import NclabError
-from nclab.figures.palette import BLACK
 from nclab.figures.picture import (
+    BLACK,
     HeatMap,
     Panel,
     Picture,
@@ -53,11 +53,6 @@ def quantities_picture(samples: Samples, *, title: str = "", name: str = "quanti
     """Return four panels: log of a quantity against log log t, with the rate that is claimed.
 
     Source: ji2022, Fig. 2
-
-    >>> rows = [{"log_time": x, **{n: 1 / x for _, names in PANELS for n in names}}
-    ...         for x in (100.0, 300.0, 1000.0)]
-    >>> [line.label for line in quantities_picture(rows).panels[0].series]
-    ['means, slope −1.00', 'classifiers, slope −1.00', '1/log t']
     """
     panels = []
     for index, (heading, metrics) in enumerate(PANELS):
@@ -86,11 +81,7 @@ def quantities_picture(samples: Samples, *, title: str = "", name: str = "quanti
 
 
 def tail_slope(log_times: Array, values: Array) -> float:
-    """Return d log value / d log log t over the last third of log log t; nan if there is no fit.
-
-    >>> round(tail_slope(*2 * [np.array([100.0, 300.0, 1000.0])]), 6)
-    1.0
-    """
+    """Return d log value / d log log t over the last third of log log t; nan if there is no fit."""
     tail = log_times >= log_times[-1] ** (2 / 3)
     if tail.sum() < 3:
         return float("nan")
@@ -110,11 +101,6 @@ def margins_picture(samples: Samples, *, title: str = "", name: str = "margins")
     """Return the quantities of ji2022, Lemmas 3.1 and 3.2, from the first separating sample on.
 
     The three panels are the margin, 1 − normalised margin, and the KKT residuals.
-
-    >>> row = {"log_time": 9.0, "margin": 8.0, "normalised_margin": 0.75, "kkt_epsilon": 0.1,
-    ...        "kkt_delta": 0.01, "alignment": 0.99}
-    >>> margins_picture([row]).panels[1].series[0].y
-    [0.25]
     """
     kept = [
         row
@@ -149,12 +135,7 @@ def margins_picture(samples: Samples, *, title: str = "", name: str = "margins")
 
 
 def escape_picture(runs: Mapping[str, Samples], *, name: str = "escape") -> Picture:
-    """Return normalised margin and deviation from equal angles of runs from Example 3.1.
-
-    >>> row = {"log_time": 2.0, "normalised_margin": 0.75, "nc2_equiangularity_means": 0.4}
-    >>> [panel.series[0].y for panel in escape_picture({"stuck": [row]}).panels]
-    [[0.75], [0.4]]
-    """
+    """Return normalised margin and deviation from equal angles of runs from Example 3.1."""
     margins, angles = [], []
     for (run, samples), (colour, style) in zip(runs.items(), _ESCAPE_STYLES, strict=False):
         kept = [row for row in samples if row["log_time"] is not None and row["log_time"] >= 1]
@@ -182,12 +163,7 @@ def slice_picture(
     title: str = "The loss around the point",
     name: str = "slice",
 ) -> Picture:
-    """Return a map of log L around a point: red above its loss, blue below, a line at its loss.
-
-    >>> picture = slice_picture(np.array([-1.0, 0.0, 1.0]), np.ones((3, 3)))
-    >>> picture.panels[0].values[0]
-    [0.0, 0.0, 0.0]
-    """
+    """Return a map of log L around a point: red above its loss, blue below, a line at its loss."""
     middle = len(angles) // 2
     change = log_losses - log_losses[middle, middle]
     # Each side has its own colour scale: the wells are shallow, and they are the point of the map.

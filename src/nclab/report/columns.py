@@ -129,13 +129,7 @@ class Columns:
 
 
 class Frames:
-    """Lines for an animation: every stride-th one and the newest, decoded on request.
-
-    >>> frames = Frames(limit=2)
-    >>> frames.extend([b"%d" % n for n in range(10)])
-    >>> frames.lines()
-    [b'0', b'4', b'8', b'9']
-    """
+    """Lines for an animation: every stride-th one and the newest, decoded on request."""
 
     def __init__(self, limit: int = MAX_FRAMES) -> None:
         self.limit, self.stride, self.count = limit, 1, 0

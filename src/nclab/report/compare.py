@@ -29,13 +29,7 @@ def table(runs: Mapping[str, RunFollower]) -> dict[str, Any]:
 
 
 def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the rows with only the settings in which they differ, under short names.
-
-    >>> rows = [{"config": {"a.rate": n, "a.batch": 8}} for n in (1, 2)]
-    >>> comparison = with_axes(rows, [])
-    >>> comparison["axes"], comparison["same"], comparison["runs"][1]["config"]
-    (['rate'], {'a.batch': 8}, {'rate': 2})
-    """
+    """Return the rows with only the settings in which they differ, under short names."""
     rows = _with_defaults(rows)
     configs = [row["config"] for row in rows]
     names = differing(configs)

@@ -145,15 +145,6 @@ class Content:
         """Return the claims of a paper."""
         return [claim for claim in self.claims if claim["id"].startswith(f"{key}/")]
 
-    def judging(self, key: str) -> list[ExperimentFolder]:
-        """Return the experiments of other papers from which claims of this paper are judged."""
-        needed = {claim["needs"] for claim in self.claims_of(key)}
-        return [
-            entry
-            for entry in self.experiments
-            if entry.name in needed and self.paper_of(entry.name) != key
-        ]
-
     @property
     def ledger_problem(self) -> str:
         """Why no claims are shown although there is a file of them; empty if all is well."""
@@ -203,14 +194,7 @@ def read_content(root: Path) -> Content:
 
 
 def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
-    """Return the claims with all entries that pages use; name rows without an id in `problems`.
-
-    >>> problems = []
-    >>> [row["verdict"] for row in read_claims([{"id": "a"}, {"verdict": "holds"}], problems)]
-    ['open']
-    >>> problems
-    ['claims.json: claim 2 is skipped: expected an object with an id']
-    """
+    """Return the claims with all entries that pages use; name rows without an id in `problems`."""
     claims = []
     for number, row in enumerate(content if isinstance(content, list) else [], start=1):
         if not isinstance(row, dict) or not isinstance(row.get("id"), str):
@@ -386,13 +370,6 @@ def picture_csv(picture: Picture) -> str:
 
     A row is a point of a series, a cell of a heat map (its value as y), or an effect of a forest
     plot (its estimate as x).
-
-    >>> from nclab.figures.picture import Panel, Series
-    >>> panel = Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0, None]),))
-    >>> print(picture_csv(Picture("p", "", (panel,))).replace("\\r", ""), end="")
-    panel,series,x,y,low,high
-    loss,run,0,2.0,,
-    loss,run,1,,,
     """
     text = io.StringIO()
     writer = csv.writer(text)

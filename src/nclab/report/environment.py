@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nclab.errors import NclabError
 from nclab.report.content import safe_name
-from nclab.text import number, plain_math
+from nclab.text import is_number, number, plain_math
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -35,7 +35,7 @@ def environment() -> "Environment":
     )
     mark_safe = environment.filters["safe"]
     environment.filters |= {
-        "number": _number,
+        "number": lambda value: number(value) if is_number(value) else "–",
         "setting": _setting,
         "listed": lambda values: ", ".join(map(str, values)) if isinstance(values, list) else "",
         "pretty": pretty,
@@ -44,13 +44,6 @@ def environment() -> "Environment":
         "plain_math": lambda text: plain_math(str(text)),
     }
     return environment
-
-
-def _number(value: Any) -> str:
-    try:
-        return number(value) if isinstance(value, int | float) else "–"
-    except OverflowError:
-        return "–"
 
 
 def _setting(value: Any) -> str:

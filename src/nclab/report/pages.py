@@ -1,16 +1,15 @@
 """The pages of a report: templates that are filled with the content of a folder."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import nclab
+from nclab import __version__
 from nclab.records.manifest import versions
-from nclab.records.schema import last_layer
 from nclab.report.columns import AXES
 from nclab.report.compare import SEED
 from nclab.report.content import Content, ExperimentFolder, Figure, safe_name
@@ -25,10 +24,6 @@ MAX_OVERVIEW_RUNS = 12
 """Number of runs on the overview; the page of runs lists all."""
 TONES = ("good", "fair", "bad", "open")
 """Colours of verdicts, in the order in which verdicts are counted."""
-MAX_QUOTED = 3
-"""Statements of each verdict that the summary of an experiment quotes."""
-MAX_SPATIAL_CLASSES = 4
-"""Largest number of classes whose centred means fit into three dimensions."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +58,11 @@ class Pages:
     def _index(self) -> str:
         content = self.content
         theirs, ours = _by_author(content.claims)
-        experiment_names = [experiment.name for experiment in content.experiments]
         papers = [
             {
                 **paper,
                 "key": key,
                 "experiments": content.of_paper(key),
-                "judging": self._judging(key),
                 "counts": _counts(content.claims_of(key)),
             }
             for key, paper in content.papers.items()
@@ -87,7 +80,7 @@ class Pages:
             gallery=self._gallery(),
             **self._hero(),
             others=content.of_paper(""),
-            titles={name: content.title_of(name) for name in experiment_names},
+            titles={entry.name: content.title_of(entry.name) for entry in content.experiments},
             figure_count=len(self._figures()),
             ill=sum(bool(row["health"]) for row in self.table["runs"]),
             claims=content.claims,
@@ -132,23 +125,19 @@ class Pages:
             corrections=self._corrections(),
             errata=[row for row in self.content.errata if row["where"].startswith(f"{key},")],
             claims_by_experiment=claims,
-            judging=self._judging(key),
             rest=[claim for claim in self.content.claims_of(key) if claim["id"] not in shown],
         )
 
     def _claims(self) -> str:
-        by_paper: dict[str, list[Mapping[str, Any]]] = {}
-        for claim in self.content.claims:
-            by_paper.setdefault(str(claim["id"]).split("/")[0], []).append(claim)
-        known = list(self.content.papers)
-        papers = sorted(by_paper, key=lambda key: known.index(key) if key in known else len(known))
+        order = {key: index for index, key in enumerate(self.content.papers)}
+        keys = {claim["id"]: claim["id"].split("/")[0] for claim in self.content.claims}
+        papers = sorted(dict.fromkeys(keys.values()), key=lambda key: order.get(key, len(order)))
+        claims = sorted(self.content.claims, key=lambda claim: papers.index(keys[claim["id"]]))
         return self._fill(
             "claims.html",
             "claims.html",
             title="Claims",
-            claims=[
-                {**claim, "where": self._links(claim)} for key in papers for claim in by_paper[key]
-            ],
+            claims=[{**claim, "where": self._links(claim)} for claim in claims],
             corrections=self._corrections(),
             tally=_tally(self.content.claims),
             papers=papers,
@@ -202,7 +191,7 @@ class Pages:
             live=self.live,
             plotly=self.plotly,
             folder=self.content.root.name,
-            version=nclab.__version__,
+            version=__version__,
             made="live" if self.live else f"made {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         )
 
@@ -219,19 +208,12 @@ class Pages:
         """Return title and statement of an experiment, and a summary of the verdicts on it."""
         description = {"title": experiment, "says": "", "source": "", "about": ""}
         description |= self.content.descriptions.get(experiment, {})
-        theirs, ours = _by_author(claims)
         verdicts = []
-        if theirs:
-            keys = {str(claim["id"]).split("/")[0] for claim in theirs}
-            paper = "papers" if len(keys) > 1 else "paper"
-            count = counted(len(theirs), "statement")
-            verdicts += [f"{count} of the {paper}: {_count_verdicts(theirs)}."]
-            verdicts += _not_confirmed(theirs)
-        if ours:
-            count = counted(len(ours), "finding")
-            verdicts += [f"{count} of our own: {_count_verdicts(ours)}."]
-            sentences = _not_confirmed(ours)
-            verdicts += [f"Of our own, {text[0].lower()}{text[1:]}" for text in sentences]
+        nouns = ("statement", "of papers"), ("finding", "of our own")
+        for (noun, owner), group in zip(nouns, _by_author(claims), strict=True):
+            counts = Counter(claim["verdict"] for claim in group).most_common()
+            listed = ", ".join(f"{count} {verdict}" for verdict, count in counts)
+            verdicts += [f"{counted(len(group), noun)} {owner}: {listed}."] if group else []
         return {
             **description,
             "verdicts": " ".join(verdicts),
@@ -244,38 +226,25 @@ class Pages:
         return {id_: erratum for erratum in self.content.errata for id_ in erratum["claims"]}
 
     def _links(self, claim: Mapping[str, Any]) -> list[dict[str, str]]:
-        """Return the links of a claim to its figure, its formula, its erratum and its code."""
-        links = []
-        for name, text in claim["links"].items():
-            figure = next((figure for figure in self._figures() if figure.name == text), None)
-            href = ""
-            if name == "figure" and figure is not None:
-                href = f"{self._page_of(figure)}#{figure.id}"
-            if name == "erratum" and (erratum := self._corrections().get(claim["id"])):
-                key = erratum["where"].split(",")[0]
-                if key in self.content.papers:
-                    href = f"papers/{key}.html#{safe_name(erratum['where'])}"
-            if text:
-                links.append({"name": str(name), "text": str(text), "href": href})
-        return links
+        """Return the links of a claim to its figure, its erratum and its code."""
+        addresses = {}
+        for figure in self._figures():
+            if figure.name == claim["links"].get("figure"):
+                addresses["figure"] = f"{self._page_of(figure)}#{figure.id}"
+        if erratum := self._corrections().get(claim["id"]):
+            key = erratum["where"].split(",")[0]
+            if key in self.content.papers:
+                addresses["erratum"] = f"papers/{key}.html#{safe_name(erratum['where'])}"
+        return [
+            {"name": name, "text": text, "href": addresses.get(name, "")}
+            for name, text in claim["links"].items()
+            if text
+        ]
 
     def _hero(self) -> dict[str, Any]:
-        """Return the run whose 3-D picture opens the report: exact, long, and most collapsed."""
-
-        def rank(slug: str) -> tuple[bool, int, float]:
-            run = self.runs[slug]
-            last = last_layer(run.last_measurement())
-            intra, inter, classes = (
-                last.get(name) for name in ("min_intra", "max_inter", "num_classes")
-            )
-            exact = isinstance(classes, int) and classes <= MAX_SPATIAL_CLASSES
-            # A network that gives every sample the same features has intra and inter 1.
-            if not (isinstance(intra, float) and isinstance(inter, float)):
-                return exact, run.geometry.count, -2.0
-            return exact, run.geometry.count, intra - inter
-
+        """Return the run whose 3-D picture opens the report, the longest one."""
         able = [slug for slug, run in self.runs.items() if run.geometry.count > 1]
-        slug = max(able, key=rank, default=None)
+        slug = max(able, key=lambda slug: self.runs[slug].geometry.count, default=None)
         return {"hero": slug, "hero_name": self.runs[slug].name if slug else ""}
 
     def _gallery(self) -> list[dict[str, str]]:
@@ -298,17 +267,6 @@ class Pages:
 
     def _page_of(self, figure: Figure) -> str:
         return f"papers/{self.content.paper_of(figure.experiment) or 'other'}.html"
-
-    def _judging(self, key: str) -> list[dict[str, str]]:
-        """Return experiments of other papers from which claims of this paper are judged."""
-        return [
-            {
-                "title": self.content.title_of(experiment.name),
-                "paper": self.content.paper_of(experiment.name) or "other",
-                "name": experiment.name,
-            }
-            for experiment in self.content.judging(key)
-        ]
 
     def _commands(self) -> list[str]:
         """Return the commands that repeat everything, each once."""
@@ -353,23 +311,6 @@ def _relations(claims: Sequence[Mapping[str, Any]]) -> str:
 def _tally(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
     """Return verdict, tone and count, the good verdicts first."""
     counts = Counter((claim["verdict"], claim["tone"]) for claim in claims)
-    known = [*TONES, *sorted({tone for _, tone in counts} - set(TONES))]
-    ordered = sorted(counts, key=lambda pair: (known.index(pair[1]), pair[0]))
+    rank = {tone: index for index, tone in enumerate(TONES)}
+    ordered = sorted(counts, key=lambda pair: (rank.get(pair[1], len(rank)), pair))
     return [(verdict, tone, counts[verdict, tone]) for verdict, tone in ordered]
-
-
-def _count_verdicts(claims: Sequence[Mapping[str, Any]]) -> str:
-    counts = Counter(str(claim["verdict"]) for claim in claims)
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-
-
-def _not_confirmed(claims: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a sentence for each verdict that does not confirm the paper."""
-    for verdict in dict.fromkeys(
-        str(claim["verdict"]) for claim in claims if claim["tone"] != "good"
-    ):
-        texts = [str(row["text"]).rstrip(".") for row in claims if row["verdict"] == verdict]
-        more = f" and {len(texts) - MAX_QUOTED} more" if len(texts) > MAX_QUOTED else ""
-        quotes = "; ".join(f"“{text}”" for text in texts[:MAX_QUOTED] if text)
-        if quotes:
-            yield f"{verdict.capitalize()}: {quotes}{more}."

@@ -10,24 +10,6 @@ from nclab.report.columns import AXES, evenly
 from nclab.report.run_follower import NOT_CURVES, RunFollower, without_huge_numbers
 from nclab.text import is_number
 
-EVERY_LAYER = (
-    "min_intra",
-    "mean_intra",
-    "max_inter",
-    "mean_inter",
-    "centred_min_intra",
-    "centred_max_inter",
-    "nc1_trace_pinv",
-    "nc1_trace_ratio",
-    "cdnv",
-    "nc1_within_variation",
-    "nc2_norm_variation_means",
-    "nc2_equiangularity_means",
-    "nc3_self_duality",
-    "nc4_ncc_accuracy",
-    "alpha",
-)
-"""Metrics that a small page keeps for every layer; for the last layer it keeps all."""
 FIRST = (
     *("train loss", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc1_within_variation"),
     *("nc2_equiangularity_means", "nc3_self_duality", "nc4_ncc_accuracy", "excess_loss"),
@@ -62,21 +44,13 @@ class PageLimits(NamedTuple):
     """Frames of the animations of cosines and of the 3-D picture."""
     samples: int = 200
     """Samples in the 3-D picture."""
-    all_layers: bool = True
-    """Whether all metrics of all layers are kept."""
 
 
 def page_limits(runs: int) -> PageLimits:
-    """Return the limits for each run in a report of so many runs, which must stay small.
-
-    >>> page_limits(3).points, page_limits(60).points
-    (400, 120)
-    """
+    """Return the limits for each run in a report of so many runs, which must stay small."""
     if runs <= 12:
         return PageLimits()
-    samples = max(60, min(100, 6000 // runs))
-    points = max(30, 7200 // runs)
-    return PageLimits(points=points, frames=24, samples=samples, all_layers=False)
+    return PageLimits(points=max(30, 3600 // runs), frames=24, samples=60)
 
 
 def run_data(run: RunFollower, *, slug: str, limits: PageLimits | None = None) -> dict[str, Any]:
@@ -146,15 +120,13 @@ def describe(names: Iterable[str], classes: Any) -> list[dict[str, Any]]:
 
 def _tables(run: RunFollower, limits: PageLimits) -> list[dict[str, Any]]:
     tables = []
-    shown, last = run.axes(), run.last_layers()
+    shown = run.axes()
     for kind, columns in run.columns.items():
         axes, values = columns.table(limits.points)
         kept = [
             {"layer": layer, "metric": metric, "y": round_values(y)}
             for (layer, metric), y in values.items()
-            if metric not in NOT_CURVES
-            and any(value is not None for value in y)
-            and (limits.all_layers or layer in ("", *last) or metric in EVERY_LAYER)
+            if metric not in NOT_CURVES and any(value is not None for value in y)
         ]
         at = {AXES[name]: round_values(axes[name], 9) for name in AXES if name in shown}
         tables.append({"kind": kind, **at, "columns": kept})
@@ -243,16 +215,7 @@ def round_values(values: Sequence[float | None], digits: int = 6) -> list[float 
 
 
 def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the certificate of the last layer as rows for a page, next to the measured values.
-
-    >>> certificate = {"excess_loss": 0.01, "alignment_lower": 0.9, "intra_lower": 0.8}
-    >>> layer = {"num_classes": 4, "balanced_loss": 0.05, "min_intra": 0.9}
-    >>> card = guarantees({"layers": [{**layer, "certificate": certificate}]})
-    >>> card["rows"][1]["guaranteed"], card["rows"][1]["measured"]
-    (0.8, 0.9)
-    >>> guarantees({"layers": [layer]})["words"]
-    'No certificate: this run was recorded by a version without certificates.'
-    """
+    """Return the certificate of the last layer as rows for a page, next to the measured values."""
     layer = last_layer(measurement)
     if _number(layer.get("balanced_loss")) is None:
         return None

@@ -188,11 +188,7 @@ def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _by_kind(lines: Iterable[bytes]) -> dict[str, list[bytes]]:
-    """Return lines of a journal by the kind of their records, without decoding them.
-
-    >>> _by_kind([b'{"kind":"a","n":1}', b'{"kind":"b"}', b'{"kind":"a","n":2}'])["a"]
-    [b'{"kind":"a","n":1}', b'{"kind":"a","n":2}']
-    """
+    """Return lines of a journal by the kind of their records, without decoding them."""
     groups: dict[bytes, list[bytes]] = {}
     for line in lines:
         if line.startswith(b'{"kind":"'):
@@ -201,11 +197,7 @@ def _by_kind(lines: Iterable[bytes]) -> dict[str, list[bytes]]:
 
 
 def _by_split(lines: Iterable[bytes]) -> dict[str, list[bytes]]:
-    """Return measurements by split; a line is decoded only if its split stands behind its layers.
-
-    >>> list(_by_split([b'{"split":"test","layers":[]}', b'{"layers":[{"split":"a"}]}']))
-    ['test', 'train']
-    """
+    """Return measurements by split; decode only lines whose split stands behind their layers."""
     groups: dict[str, list[bytes]] = {}
     for line in lines:
         split = split_of(None)

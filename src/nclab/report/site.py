@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError
-from nclab.figures.palette import DARK, LIGHT
+from nclab.figures.picture import DARK, LIGHT
 from nclab.figures.plotly_renderer import PLOTLY_CONFIG
 from nclab.files import FolderMark, read_regular, replace_folder, translate_os_errors
 from nclab.metrics.target_distance import MEANINGS

@@ -17,8 +17,7 @@ import torch
 
 from nclab.claims.tables import Table
 from nclab.engine import LOCAL, Engine
-from nclab.figures.palette import BLACK
-from nclab.figures.picture import Panel, Picture, Reference, Series
+from nclab.figures.picture import BLACK, Panel, Picture, Reference, Series
 from nclab.training.data.artificial import Cones, ConicHull
 from nclab.training.models.mlp import MLP, Shape
 

@@ -19,8 +19,7 @@ from nclab.claims.judging import Part, judge_effects
 from nclab.claims.paper import run_in_one_step, run_jobs
 from nclab.claims.tables import Column, Row, Table, group, list_rows, summarise
 from nclab.engine import LOCAL, Engine, Job
-from nclab.figures.palette import BLACK
-from nclab.figures.picture import Panel, Picture, Reference, Series, finite
+from nclab.figures.picture import BLACK, Panel, Picture, Reference, Series, finite
 from nclab.measurement import measure
 from nclab.text import number
 from nclab.theory.certificates.certification import certify

@@ -17,8 +17,7 @@ from nclab.claims.evidence import RecordedNetworks
 from nclab.claims.pictures import SEED_CAPTION, Line, failure_crosses, line_panel
 from nclab.claims.tables import Column, Row
 from nclab.engine import LOCAL, Engine
-from nclab.figures.palette import BLACK
-from nclab.figures.picture import Panel, Series
+from nclab.figures.picture import BLACK, Panel, Series
 from nclab.records import read_run
 from nclab.records.schema import MEASUREMENT, layers_of
 from nclab.training.data.artificial import ConicHull, Teacher

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nclab.claims.recompute import recompute_run
+from nclab.claims.reproduce import recompute_run
 from nclab.records import find_runs, open_run, read_run
 from nclab.records.manifest import read_checkpoint, write_checkpoint
 from nclab.training.sweep import train_sweep
