@@ -47,13 +47,13 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     torn = (folder / "torn.safetensors").read_bytes()
     (folder / "torn.safetensors").write_bytes(torn[:200])
     names = {
-        "text.npz": "Python objects",
+        "text.npz": "is not one",
         "text.safetensors": "is damaged",
         "points.tsv": "got points.tsv",
         "words.csv": "Cannot read .*words.csv",
-        "empty.npz": "is damaged",
+        "empty.npz": "is not one",
         "pickled.npz": "holds Python objects",
-        "torn.npz": "is damaged",
+        "torn.npz": "is not one",
         "flipped.npz": "damaged",
         "torn.safetensors": "is damaged",
         "nothing.npz": "does not exist",

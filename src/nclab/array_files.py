@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -179,12 +180,14 @@ def _read_npz(file: Path, name: str) -> NDArray[Any]:
 @contextlib.contextmanager
 def _open_npz(file: Path) -> Iterator[Any]:
     """Open an archive. The file is opened here, as numpy does not close it after an error."""
-    with _readable(file), file.open("rb") as stream:
-        archive = np.load(stream, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataError(f"Expected a .npz archive, but {file} is a single array.")
-        with archive:
-            yield archive
+    if not zipfile.is_zipfile(file):
+        raise DataError(f"Expected a .npz archive, but {file} is not one (or is cut short).")
+    with (
+        _readable(file),
+        file.open("rb") as stream,
+        np.load(stream, allow_pickle=False) as archive,
+    ):
+        yield archive
 
 
 def _checked(array: Any, file: Path) -> NDArray[Any]:

@@ -108,7 +108,7 @@ def bad_calls(folder: Path) -> dict[str, tuple[list[object], str]]:
     return {
         "missing file": ([folder / "none.npz"], "does not exist"),
         "not an archive": ([folder / "text.npz"], "is not one"),
-        "pickled": ([changed("pickled", features=objects)], "pickled objects"),
+        "pickled": ([changed("pickled", features=objects)], "holds Python objects"),
         "no labels": ([changed("unlabelled", labels=None)], "Expected labels or y"),
         "NaN": ([changed("nan", features=spoiled)], "got nan in row 4, column 1"),
         "float labels": ([changed("float", labels=good["labels"] / 2)], "integer labels"),

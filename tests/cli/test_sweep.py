@@ -137,7 +137,7 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
         "got nan in row 0": {"X": np.full((6, 2), np.nan), "y": labels},
         "at least 2 classes, got only class 0": {"X": inputs, "y": 0 * labels},
         "got (6, 2, 1)": {"X": inputs[:, :, None], "y": labels},
-        "no more classes than samples": {"X": inputs, "y": labels * 50},
+        "without gaps": {"X": inputs, "y": labels * 50},
         "X or features or inputs": {"Z": inputs, "y": labels},
         "labels or y or targets": {"X": inputs},
     }

@@ -39,8 +39,8 @@ def command(
     wrong = sum(check.state == "wrong" for check in checks)
     wrong += sum(bool(row.problem) for row in plugin_rows)
     if as_json:
-        lists = {"checks": checks, "plugins": plugin_rows}
-        print_json({name: [row._asdict() for row in rows] for name, rows in lists.items()})
+        check_rows = [check._asdict() for check in checks]
+        print_json({"checks": check_rows, "plugins": [row._asdict() for row in plugin_rows]})
     else:
         headings = ("item", "state", "result", "what to do")
         fold = ("result", "what to do")

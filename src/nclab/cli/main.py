@@ -5,6 +5,7 @@ import io
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -42,7 +43,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "measure": measure.command,
     "certify": certify.command,
     "target": target.command,
