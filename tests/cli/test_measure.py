@@ -285,15 +285,6 @@ def test_a_test_file_of_another_dimension_is_one_line(file: Path, tmp_path: Path
     assert "dimension 7, as the reference has, got 3" in done.err
 
 
-def test_soft_labels_of_a_file(tmp_path: Path) -> None:
-    rows = np.eye(5)[DATA.labels] * 0.9 + 0.02
-    soft = save(tmp_path / "soft.npz", X=DATA.features, y=rows, weight=DATA.weight)
-    done = call("measure", soft, "--soft", "--json")
-    assert done.code == 0, done.err
-    expected = nclab.measure_features(DATA.features, rows, DATA.weight, soft=True)
-    assert json.loads(done.out)["loss"] == pytest.approx(expected.loss, rel=1e-12)
-
-
 @pytest.fixture
 def parts(tmp_path: Path) -> list[Path]:
     """Data in three files of a folder, and the classifier in a separate file."""
@@ -340,7 +331,7 @@ def test_a_truncated_file_is_named_and_can_be_skipped(parts: list[Path]) -> None
 
 
 def test_options_of_shards_or_single_files_only(parts: list[Path], file: Path) -> None:
-    for flags in (("--intervals",), ("--shuffled-labels",), ("--soft",)):
+    for flags in (("--intervals",), ("--shuffled-labels",)):
         done = call("measure", *parts, *flags)
         assert done.code == 2, flags
         assert done.err.startswith(f"nclab: Expected {flags[0]} only with a single .npz"), done.err
@@ -400,7 +391,7 @@ def test_messages_say_what_to_do_and_name_the_file(file: Path, tmp_path: Path) -
     low = save(tmp_path / "low.npz", X=DATA.features, y=np.asarray(DATA.labels) - 1)
     assert "Pass ignore_index=-1 if" in error(low)
     hot = save(tmp_path / "hot.npz", X=DATA.features, y=np.eye(5)[DATA.labels])
-    assert "or pass soft=True" in error(hot)
+    assert "argmax(1)" in error(hot)
     labels_as_names = np.array(["a", "b", "c", "d", "e"])[DATA.labels]
     text = save(tmp_path / "text.npz", X=DATA.features, y=labels_as_names, weight=DATA.weight)
     assert "Pass class_names= all names" in error(text)

@@ -61,10 +61,6 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         run(labels=torch.ones(45, dtype=torch.cfloat), weight=DATA.weight),
         "integer labels, got complex64",
     ),
-    "complex soft labels": (
-        run(labels=torch.ones(45, 5, dtype=torch.cfloat), soft=True),
-        "real soft labels",
-    ),
     "complex features": (run(features=np.ones((45, 2), complex)), "numeric features"),
     "ragged features": (run(features=[[1.0], [1.0, 2.0]], labels=[0, 1]), "different lengths"),
     "dimension one": (run(features=DATA.features[:, :1]), "dimension 2 or more for 5 classes"),

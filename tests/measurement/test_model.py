@@ -621,10 +621,3 @@ def test_the_classifier_may_be_a_module() -> None:
     assert nclab.measure(net, train, classifier=net[2]).classifier == "2"
     with pytest.raises(nclab.ModelError, match="Cannot call classifier= with the model"):
         nclab.measure(net, train, classifier=lambda model: model.nope)
-
-
-def test_soft_labels_with_a_wrong_number_of_classes_raise() -> None:
-    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-    labels = torch.eye(5)[torch.arange(30) % 5]
-    with pytest.raises(nclab.DataError, match=r"soft labels of shape \(samples, 3\)"):
-        nclab.measure(net, [(torch.randn(30, 4), labels)], soft=True)

@@ -97,9 +97,6 @@ def command(
     class_names: Annotated[
         str | None, typer.Option(help="Names of the classes in order: cat,dog,fox.")
     ] = None,
-    soft: Annotated[
-        bool, typer.Option("--soft", help="Labels are distributions over the classes, (N, C).")
-    ] = False,
     engine: EngineOption = EngineName.local,
     address: AddressOption = None,
     workers: WorkersOption = None,
@@ -122,7 +119,6 @@ def command(
     file_options = {
         "intervals": intervals,
         "shuffled_labels": shuffled_labels,
-        "soft": soft,
         "next_tokens": next_tokens,
     }
     if shards or test_shards:

@@ -22,7 +22,6 @@ from nclab.measurement.options import (
     check_count,
     check_labels,
     require_known_classes,
-    split_soft,
 )
 from nclab.metrics.catalogue import every_metric
 from nclab.progress import track
@@ -49,7 +48,6 @@ def measure_features(
     cache_bytes: int = CACHE_BYTES,
     reference: Reference | None = None,
     class_names: ClassNames = None,
-    soft: bool = False,
     metrics: str | Sequence[str] = "default",
     intervals: bool | int = False,
     shuffled_labels: bool = False,
@@ -80,7 +78,6 @@ def measure_features(
             these features with its class means. Classes may then be missing here.
         class_names: in the order of the class numbers, for tables and pictures; with names,
             labels may be names as well.
-        soft: the labels are (N, C) distributions over the classes; the loss is measured on these.
         metrics: "all" adds those of `nclab.metrics.catalogue.EXTRAS`; a list adds those it names.
         intervals: a 95 % interval for every scalar by a jackknife over 10 random groups of samples,
             or over the number you pass. Costs about that many measurements, and the moments of two
@@ -105,13 +102,12 @@ def measure_features(
         cache_bytes=cache_bytes,
         reference=reference,
         class_names=class_names,
-        soft=soft,
         metrics=metrics,
         intervals=intervals,
     )
     head = Head.optional(weight, bias, num_classes)
     check_count(options.class_names, None if head is None else len(head.weight), "rows of weight")
-    reader = _Reader(options, options.class_count(head), next_tokens)
+    reader = _Reader(options, next_tokens)
     if labels is None:
         if shuffled_labels:
             raise DataError(
@@ -119,9 +115,8 @@ def measure_features(
                 "alone. Concatenate them, or omit this option."
             )
         return _measure(_batches(features), reader, head)
-    if not soft:
-        features, labels = reader.flatten(features, reader.to_numbers(labels))
-        reader = reader._replace(next_tokens=False)
+    features, labels = reader.flatten(features, reader.to_numbers(labels))
+    reader = reader._replace(next_tokens=False)
     source = _Slices(as_tensor(features, "features"), as_tensor(labels, "labels"))
     source.check(options, head)
     collapse = _measure(source, reader, head)
@@ -145,8 +140,7 @@ def _measure(source: Iterable[Any], reader: "_Reader", head: Head | None) -> Col
         options, head=head, cache=cache, same_order=is_array and options.second_pass
     )
     for batch in track(source, "measuring"):
-        rows, numbers, targets = reader(batch)
-        stream.update(rows, numbers, targets=targets)
+        stream.update(*reader(batch))
     stream.require_classes(allow_missing=options.missing_allowed)
     stream.leave_out_rare()
     reasons = {} if head else {"weight": NO_WEIGHT}
@@ -155,7 +149,7 @@ def _measure(source: Iterable[Any], reader: "_Reader", head: Head | None) -> Col
             stream.second_pass_from_cache()
         elif not isinstance(source, Iterator):
             for batch in track(source, "second pass"):
-                stream.update_second(*reader(batch)[:2])
+                stream.update_second(*reader(batch))
             stream.finish_second_pass()
         else:
             reasons["second pass"] = (
@@ -178,21 +172,18 @@ def _names_in(labels: Any, reference: Any, weight: Any) -> ClassNames:
 
 
 class _Reader(NamedTuple):
-    """Splits batches into features, class numbers and, if labels are soft, the soft labels."""
+    """Splits batches into features and class numbers."""
 
     options: MeasureOptions
-    num_classes: int | None
     next_tokens: bool
 
-    def __call__(self, batch: Any) -> tuple[Any, Any, Tensor | None]:
+    def __call__(self, batch: Any) -> tuple[Any, Any]:
         if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
             raise DataError(
                 f"Expected batches of (features, labels), got a {type(batch).__name__}."
             )
         features, labels = batch
-        if self.options.soft:
-            return features, *split_soft(labels, self.num_classes)
-        return *self.flatten(features, self.to_numbers(labels)), None
+        return self.flatten(features, self.to_numbers(labels))
 
     def flatten(self, features: Any, labels: Any) -> tuple[Any, Any]:
         """Return hidden states and labels of tokens as rows, and anything else unchanged."""

@@ -36,9 +36,6 @@ UNDEFINED = {
 """Name or group of a metric -> why its value is nan."""
 REFERENCE_ERROR_UNKNOWN = "the sampling error of the reference is unknown"
 NO_REFERENCE_SPREAD = "undefined: the reference has no spread to compare with"
-NO_BOUND = "the bound holds for hard labels, but the loss is that of soft labels"
-BOUNDS = ("optimal_loss", "excess_loss")
-"""Metrics that hold for hard labels only."""
 FEWEST_CLASSES = 20
 """Smallest number of classes for which every table shows groups of classes."""
 UNEVEN = 5
@@ -319,13 +316,6 @@ def with_reference(collapse: Collapse, reference_pass: ReferencePass) -> Collaps
     rounding = reference_rounding_warnings(reference_pass, collapse.moments, values)
     warnings = (*collapse.warnings, *rounding)
     return replace(collapse, values=values, notes=notes, no_interval=no_interval, warnings=warnings)
-
-
-def without_bounds(collapse: Collapse) -> Collapse:
-    """Return the measurement without the metrics that hold for hard labels only."""
-    values = {**collapse.values, **dict.fromkeys(BOUNDS)}
-    notes = {**collapse.notes, **dict.fromkeys(BOUNDS, NO_BOUND)}
-    return replace(collapse, values=values, notes=notes)
 
 
 def _listed(numbers: Sequence[int], names: Sequence[str] | None) -> str:

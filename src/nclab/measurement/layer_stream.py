@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.gather import Extras, RareClasses, gather, with_reference, without_bounds
+from nclab.measurement.gather import Extras, RareClasses, gather, with_reference
 from nclab.measurement.geometry import PointSample
 from nclab.measurement.options import SCATTER_LIMIT, Head, MeasureOptions
 from nclab.measurement.resampling import GroupJackknife
@@ -17,7 +17,7 @@ from nclab.progress import track
 from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
 from nclab.statistics.blocks import compiles
 from nclab.statistics.checks import as_features, as_labels, check_sizes, finite_rows
-from nclab.statistics.logits import MOST_ASKED, MOST_CLASSES, MOST_SOFT, is_wide, logit_blocks
+from nclab.statistics.logits import MOST_ASKED, MOST_CLASSES, is_wide, logit_blocks
 from nclab.statistics.process_group import Group, ProcessGroup, is_distributed
 from nclab.statistics.second_pass import ReferencePass
 
@@ -84,7 +84,6 @@ class LayerStream:
         self._jackknife: GroupJackknife | None = None
         self._points = PointSample(points) if points else None
         self._rare: RareClasses | None = None
-        self._soft = False
         self._cache = cache
         self._kept: list[Batch] | None = None if cache is None else []
         self._kept_bytes = 0
@@ -128,9 +127,9 @@ class LayerStream:
     def new_logits(self) -> LogitStatistics:
         """Return empty statistics of logits."""
         size, device = self.moments.num_classes, self.moments.device
-        usual = min(MOST_SOFT if self._soft else MOST_CLASSES, self.moments.dim)
+        usual = min(MOST_CLASSES, self.moments.dim)
         most = MOST_ASKED if self.options.all_residuals else usual
-        residuals = self._soft if size <= most else None
+        residuals = False if size <= most else None
         return LogitStatistics(
             size, ignore_index=self.ignore_index, device=device, residuals=residuals
         )
@@ -140,7 +139,6 @@ class LayerStream:
         features: Any,
         labels: Any,
         *,
-        targets: Tensor | None = None,
         logits: Tensor | None = None,
         dtype: torch.dtype | None = None,
         in_training: bool = False,
@@ -148,14 +146,12 @@ class LayerStream:
         """Add a batch of the first pass.
 
         Args:
-            targets: (B, C) soft labels.
             logits: outputs of the classifier in a training; otherwise `head` computes them.
             dtype: type in which the rows were computed, if that is not their own type.
             in_training: True while a model trains: rows with nan or infinity are skipped and
                 counted instead of raising an error, and nothing is kept for a second pass. The
                 labels must have passed the checks.
         """
-        self._soft = targets is not None
         if in_training:
             rows, classes = self._skip_nonfinite(features, labels)
         else:
@@ -174,12 +170,10 @@ class LayerStream:
             if logits is not None:
                 self._add_logits(logits, labels)
             return
-        if targets is not None and self.ignore_index is not None:
-            targets = targets[(classes != self.ignore_index).to(targets.device)]
         rows, classes = self._without_ignored(rows, classes)
         if self._jackknife is not None:
             self._jackknife.add(rows, classes.to(self.moments.device))
-        predicted = self._predict(rows, classes, targets=targets)
+        predicted = self._predict(rows, classes)
         if self._predictions is not None and predicted is not None:
             self._predictions.append(predicted)
         if self._reference is not None:
@@ -225,27 +219,18 @@ class LayerStream:
         keep = classes != self.ignore_index
         return (rows, classes) if keep.all() else (rows[keep.to(rows.device)], classes[keep])
 
-    def _predict(
-        self,
-        rows: Tensor,
-        classes: Tensor,
-        *,
-        count: bool = True,
-        targets: Tensor | None = None,
-    ) -> Tensor | None:
+    def _predict(self, rows: Tensor, classes: Tensor, *, count: bool = True) -> Tensor | None:
         """Return the classifier's decisions; with `count` add its logits to the statistics."""
         if self.head is None or self.logits is None:
             return None
         predicted = []
-        device, done = self.moments.device, 0
+        device = self.moments.device
         # No float32 logit overflows: features below 1e39 times weights below 1e150.
         compiled = rows.dtype != torch.float64 and compiles(rows, device)
         weight, bias = self.head
         for logits, labels in logit_blocks(rows, classes.to(device), weight, bias):
             if count:
-                part = None if targets is None else targets[done : done + len(labels)].to(logits)
-                done += len(labels)
-                predicted.append(self.logits.add_checked(logits, labels, part, compiled=compiled))
+                predicted.append(self.logits.add_checked(logits, labels, compiled=compiled))
             else:
                 predicted.append(logits.argmax(1))
         return torch.cat(predicted) if predicted else classes[:0]
@@ -383,7 +368,6 @@ class LayerStream:
         if skipped := int(self.nonfinite.sum()):
             warning = f"Skipped {skipped} feature vectors with nan or infinity."
             collapse = replace(collapse, warnings=(warning, *collapse.warnings))
-        collapse = without_bounds(collapse) if self._soft else collapse
         return collapse if self._reference is None else with_reference(collapse, self._reference)
 
     def picture(self) -> dict[str, Any] | None:

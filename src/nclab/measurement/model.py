@@ -34,7 +34,6 @@ from nclab.measurement.options import (
     check_count,
     reject_one_hot,
     require_known_classes,
-    split_soft,
 )
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX
@@ -59,7 +58,6 @@ def measure(
     cache_bytes: int = CACHE_BYTES,
     reference: Report | Reference | None = None,
     class_names: ClassNames = None,
-    soft: bool = False,
     metrics: str | Sequence[str] = "default",
     intervals: bool | int = False,
     process_group: ProcessGroupChoice = None,
@@ -96,7 +94,6 @@ def measure(
         reference: an earlier report whose class means these data are compared with.
         class_names: in the order of the class numbers, for tables and pictures; with names,
             labels may be names as well.
-        soft: the labels are distributions over the classes; the loss is measured on these.
         metrics: "all" or names of `nclab.metrics.catalogue.EXTRAS`, as for `measure_features`.
         intervals: 95 % intervals by a jackknife over groups of samples, as for `measure_features`.
         process_group: processes of torch.distributed that share the data, by default all;
@@ -125,7 +122,6 @@ def measure(
         cache_bytes=cache_bytes,
         reference=reference,
         class_names=class_names,
-        soft=soft,
         metrics=metrics,
         intervals=intervals,
     )
@@ -189,7 +185,7 @@ class Measurement:
         options, distributed = self.options, self._distributed
         # Not iter(loader) is loader: a DataLoader draws a random number and starts workers for it.
         repeatable = not isinstance(loader, Iterator)
-        if not options.missing_allowed and distributed is None and not options.soft:
+        if not options.missing_allowed and distributed is None:
             self._known_labels = known_labels(loader, options.class_names)
         if distributed is not None:
             distributed.begin()
@@ -242,12 +238,10 @@ class Measurement:
 
     def _run_first_pass(self, raw: Any) -> None:
         """Run one batch; the first batch also decides which layers are measured."""
-        batch, targets = self._split(raw)
+        batch = self._split(raw)
         loss: float | None = None
         if not self.layers.found:
             recorder, output = self._find_layers(batch)
-            if targets is not None:  # the number of classes is known only now
-                split_soft(targets, self.layers.num_classes)
             loss = self._model_loss(raw, batch, output)
         else:
             recorder, output = self._run(batch, [layer.point for layer in self.layers.measured])
@@ -260,7 +254,7 @@ class Measurement:
         labels = self._row_labels(batch)
         for layer, stream in self._layer_streams():
             rows, dtype = self._rows(recorder, layer, output), recorder.dtypes.get(layer.point)
-            stream.update(rows, labels, targets=targets, dtype=dtype)
+            stream.update(rows, labels, dtype=dtype)
         if loss is not None:
             self._compare_loss(loss)
 
@@ -282,7 +276,7 @@ class Measurement:
 
     def _run_second_pass(self, raw: Any, streams: Sequence[LayerStream]) -> None:
         """Run one batch again for the layers that were not cached."""
-        batch, _ = self._split(raw)
+        batch = self._split(raw)
         again = [(layer, stream) for layer, stream in self._layer_streams() if stream in streams]
         recorder, output = self._run(batch, [layer.point for layer, _ in again])
         labels = self._row_labels(batch)
@@ -330,14 +324,11 @@ class Measurement:
         for layer in self.layers.measured:
             yield layer, self._streams[layer.point]
 
-    def _split(self, raw: Any) -> tuple[Batch, Tensor | None]:
-        """Return a batch with class numbers as labels and, if labels are soft, the soft labels."""
+    def _split(self, raw: Any) -> Batch:
+        """Return a batch with class numbers as labels."""
         tokens = self.layers.labels == "next"
         names = self.options.class_names
         batch = split_batch(raw, self.layers.device, names=names, tokens=tokens)
-        if self.options.soft:
-            classes, targets = split_soft(batch.labels, self.layers.num_classes)
-            return batch._replace(labels=classes), targets
         if batch.labels.is_complex():
             raise DataError("Expected integer labels, got complex numbers.")
         if batch.labels.is_floating_point():
@@ -348,7 +339,7 @@ class Measurement:
         if tokens and not self.layers.found:
             require_unshifted(batch.labels, _first_input(batch), self.options.ignore_index)
         integer = not batch.labels.is_floating_point()
-        return batch._replace(labels=batch.labels.long()) if integer else batch, None
+        return batch._replace(labels=batch.labels.long()) if integer else batch
 
     def _row_labels(self, batch: Batch) -> Tensor:
         """Return one class number for each row of features."""
@@ -364,7 +355,7 @@ class Measurement:
         Apply its label shift and padding rule from then on.
         """
         layers = self.layers
-        if layers.classifier is None or self.options.soft or layers.labels != "auto":
+        if layers.classifier is None or layers.labels != "auto":
             return None
         key = self._label_parameter
         arguments = {"input_ids": _first_input(batch), **batch.kwargs}

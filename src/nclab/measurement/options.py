@@ -60,8 +60,6 @@ class MeasureOptions:
     cache_bytes: int = CACHE_BYTES
     """Memory for batches that are kept for the second pass."""
     class_names: tuple[str, ...] | None = None
-    soft: bool = False
-    """Whether labels are distributions over the classes."""
     reference: Reference | Report | None = None
     """Training data whose class means these data are compared with."""
     extra_metrics: tuple[Metric, ...] = ()
@@ -105,11 +103,6 @@ class MeasureOptions:
         if not isinstance(self.cache_bytes, int) or self.cache_bytes < 0:
             raise DataError(f"Expected cache_bytes of at least 0, got {self.cache_bytes!r}.")
         check_min_count(self.min_count)
-        if self.groups and self.soft:
-            raise DataError(
-                "Expected class numbers as labels for intervals, got soft=True. Pass "
-                "labels.argmax(-1), or omit intervals."
-            )
         if self.groups and self.min_count is not None:
             raise DataError(
                 f"Expected min_count without intervals, got intervals={self.groups}. Omit one of "
@@ -358,37 +351,6 @@ def _finite_array(values: Any, name: str, shape: str, *, ndim: int) -> Tensor:
     return tensor
 
 
-# Soft labels
-
-
-def split_soft(labels: Any, num_classes: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return the most probable class of each soft label, and the float64 distributions.
-
-    >>> classes, targets = split_soft([[0.9, 0.1], [0.2, 0.8]])
-    >>> classes.tolist(), targets[0].tolist()
-    ([0, 1], [0.9, 0.1])
-    """
-    targets = as_tensor(labels, "labels")
-    if targets.is_complex():
-        raise DataError("Expected real soft labels, got complex numbers.")
-    targets = targets.double()
-    if targets.ndim < 2 or (num_classes is not None and targets.shape[-1] != num_classes):
-        width = "classes" if num_classes is None else num_classes
-        raise DataError(
-            f"Expected soft labels of shape (samples, {width}), got {tuple(targets.shape)}. "
-            "Class numbers need no soft=True."
-        )
-    rows = targets.reshape(-1, targets.shape[-1])
-    sums = rows.sum(1)
-    if bool((rows < 0).any()) or not torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
-        worst = float(sums[(sums - 1).abs().argmax()]) if len(sums) else 0.0
-        raise DataError(
-            "Expected soft labels that are distributions, non-negative with sum 1, got a row with "
-            f"sum {worst:.4g}. Labels of several classes at once have no class means."
-        )
-    return targets.argmax(-1), rows
-
-
 def reject_one_hot(labels: Tensor, error: Exception | None = None) -> None:
     """Raise if labels look like one-hot rows, after `error` if the model raised one."""
     if labels.ndim < 2 or labels.shape[-1] < 2:
@@ -400,7 +362,4 @@ def reject_one_hot(labels: Tensor, error: Exception | None = None) -> None:
     first = error or (
         f"Expected class numbers as labels, got {labels.dtype} of shape {tuple(labels.shape)}."
     )
-    raise DataError(
-        f"{first} One-hot labels? Pass labels.argmax(-1), or soft=True to measure the loss of "
-        "these distributions as well."
-    ) from error
+    raise DataError(f"{first} One-hot labels? Pass labels.argmax(-1).") from error

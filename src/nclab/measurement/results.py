@@ -108,7 +108,7 @@ class LayerResults:
     """Classes that were left out because they have fewer samples than `min_count`."""
     residuals: ResidualMoments | None = None
     """Sums of the classifier's probabilities minus the labels. They are kept for up to d classes
-    and at most 1000 (128 with soft labels), or for up to 4096 with metrics="all"."""
+    and at most 1000, or for up to 4096 with metrics="all"."""
     non_negative: bool = False
     """Whether no class mean direction has a negative entry, as after a ReLU.
 

@@ -30,7 +30,7 @@ from nclab.measurement.shard_files import Paths, find_shards, open_shard
 from nclab.progress import Bar, bar, track
 from nclab.statistics import ClassMoments
 from nclab.statistics.blocks import COMPILED_SIZE, MANY_CLASSES
-from nclab.statistics.checks import IGNORE_INDEX, SOFT_LABELS_HINT, as_labels
+from nclab.statistics.checks import IGNORE_INDEX, as_labels
 
 TRIES = 3
 """How often a part is started if its process dies."""
@@ -253,8 +253,8 @@ def _error_names_file(path: object) -> Iterator[None]:
     """Add the name of a file to its errors."""
     try:
         yield
-    except DataError as error:  # soft labels need measure_features
-        raise DataError(f"{path}: {str(error).replace(SOFT_LABELS_HINT, '')}") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 # Passes over all files

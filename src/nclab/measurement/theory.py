@@ -14,7 +14,6 @@ from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.count_aware import (
     CountAwareBounds,
     bounds_from_probabilities,
-    bounds_from_residuals,
     count_aware_bounds,
 )
 from nclab.theory.certificates.norms_and_loss import as_number
@@ -65,7 +64,7 @@ class LayerTheory(LayerResults):
         Needs a classifier and samples of every class. Costs milliseconds, and up to seconds for
         the bound on pairs of classes and the optimum of unequal counts. With `pairs=False` both
         are omitted; the guarantee from the mean loss over samples then uses the network's own
-        probabilities, as it does for soft labels that differ within a class.
+        probabilities.
 
         >>> import nclab
         >>> features = [[2.0, 0.0], [-2.0, 0.0], [2.0, 0.1], [-2.0, 0.1]]
@@ -75,21 +74,16 @@ class LayerTheory(LayerResults):
         >>> bool((guaranteed <= collapse.intra_cosine.numpy()).all())
         True
         """
-        soft = None if self.residuals is None else self.residuals.soft
-        for name in ("balanced_loss", *(("optimal_loss",) if soft is None else ())):
+        for name in ("balanced_loss", "optimal_loss"):
             if getattr(self, name) is None:
                 raise DataError(
                     f"Expected a measurement with classifier and loss, but {name} is missing: "
                     f"{self.notes[name]}."
                 )
         measured: Any = self  # with these two scalars, none of the fields below is None
-        losses, mean = measured.class_loss, measured.balanced_loss
-        if soft is not None:
-            losses = soft.hard_losses / self.counts
-            mean = float(losses.mean())
         certificate = certify(
-            *(measured.num_classes, measured.alpha, measured.beta, mean, delta),
-            class_losses=losses.cpu().numpy(),
+            *(measured.num_classes, measured.alpha, measured.beta, measured.balanced_loss, delta),
+            class_losses=measured.class_loss.cpu().numpy(),
             class_alphas=measured.class_alpha.cpu().numpy(),
             class_betas=measured.class_beta.cpu().numpy(),
             bias_norm=self.bias_norm,
@@ -137,10 +131,7 @@ class LayerTheory(LayerResults):
         if not isinstance(target, Target):
             raise DataError(f"Expected a Target of nclab.target, got a {type(target).__name__}.")
         setting = target.setting
-        target_is_soft = setting.targets is not None or setting.loss == "label_smoothing"
-        labels_are_soft = self.residuals is not None and self.residuals.soft is not None
-        same_loss = setting.loss in ("cross_entropy", "label_smoothing")
-        comparable = same_loss and labels_are_soft == target_is_soft
+        comparable = setting.loss == "cross_entropy" and setting.targets is None
         return distance_to(
             target,
             self.moments.means,
@@ -168,38 +159,22 @@ class LayerTheory(LayerResults):
 
 
 def _count_aware(results: LayerResults, *, solve: bool) -> CountAwareBounds | None:
-    """Return what the mean loss over samples guarantees; None for hard labels and equal counts.
+    """Return what the mean loss over samples guarantees; None for equal counts.
 
-    With `solve` the bound comes from the optimum for these counts and targets, otherwise from the
-    network's own probabilities.
+    With `solve` the bound comes from the optimum for these counts, otherwise from the network's own
+    probabilities.
     """
-    residuals = results.residuals
-    soft = None if residuals is None else residuals.soft
-    if soft is None and len(results.counts.unique()) == 1:
+    if len(results.counts.unique()) == 1:
         return None
     measured: Any = results
-    counts, samples, bias_norm = results.counts.cpu(), results.samples, results.bias_norm
+    counts, bias_norm = results.counts.cpu(), results.bias_norm
     product = math.sqrt(mean_square_norm(results)) * measured.beta
-    targets = None
-    if soft is not None:
-        mean = soft.targets.cpu() / counts[:, None]
-        spread = float(soft.squares) - float((counts * mean.square().sum(1)).sum())
-        targets = mean.T if spread <= 1e-9 * samples else None
-    if solve and (soft is None or targets is not None):
-        return count_aware_bounds(
-            counts, product, measured.loss, bias=bias_norm > 0, targets=targets
-        )
-    if residuals is None:
+    if solve:
+        return count_aware_bounds(counts, product, measured.loss, bias=bias_norm > 0)
+    if results.residuals is None:
         return None
-    if soft is None:
-        return bounds_from_probabilities(
-            counts, residuals.sums, product, measured.loss, bias_norm=bias_norm
-        )
-    probabilities = residuals.sums + results.counts.double().diag().to(residuals.sums)
-    gain = float((probabilities - soft.targets).sum(0).norm()) / samples * bias_norm
-    of_outputs, of_targets = (soft.entropies / samples).tolist()
-    return bounds_from_residuals(
-        soft.moment.cpu(), (of_outputs, of_targets), samples, product, measured.loss, bias=gain
+    return bounds_from_probabilities(
+        counts, results.residuals.sums, product, measured.loss, bias_norm=bias_norm
     )
 
 
@@ -242,8 +217,6 @@ def _distance_to_optimum(results: LayerResults) -> OptimumDistance:
     C = results.num_classes
     if results.weight is None or results.loss is None or results.beta is None:
         raise DataError("no classifier")
-    if results.residuals is not None and results.residuals.soft is not None:
-        raise DataError("labels are soft")
     if results.dim < C - 1:
         raise DataError(f"d = {results.dim} is below C - 1, which needs a search: {ADVICE}")
     if C > MOST_CLASSES:

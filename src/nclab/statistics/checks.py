@@ -12,8 +12,6 @@ from nclab.errors import DataError
 
 IGNORE_INDEX = -100
 """Default label of samples to skip, as in PyTorch's losses."""
-SOFT_LABELS_HINT = ", or pass soft=True to measure their loss as well"
-"""Advice for one-hot labels, which does not apply to shards."""
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 HUGE = 1e150
 """Largest absolute value of a feature. Squares of larger numbers overflow in float64, and squares
@@ -81,12 +79,12 @@ def as_labels(
     if labels.dtype.is_floating_point or labels.dtype.is_complex:
         raise DataError(
             f"Expected integer labels, got {_type_name(labels)}. Convert class numbers with "
-            f"labels.long(); convert one-hot rows with labels.argmax(1){SOFT_LABELS_HINT}."
+            f"labels.long(); convert one-hot rows with labels.argmax(1)."
         )
     if labels.ndim != 1:
         raise DataError(
             f"Expected labels of shape (samples,), got {tuple(labels.shape)}. Pass one class "
-            f"number per feature vector; for one-hot rows pass labels.argmax(1){SOFT_LABELS_HINT}."
+            f"number per feature vector; for one-hot rows pass labels.argmax(1)."
         )
     if len(labels) != rows:
         raise DataError(
