@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from nclab.claims.paper import Paper
 from nclab.claims.registry import papers
 
 ROOT = Path(__file__).parent.parent
@@ -17,6 +18,54 @@ Every formula in nclab, by the paper it comes from. `make docs` builds this page
 docstrings; do not edit it. [notation.md](notation.md) explains the symbols. The code is in
 [nclab](../src/nclab) and [nclab_papers](../src/nclab_papers).
 """
+CITED = (
+    Paper(
+        "galanti2022",
+        "On the Role of Neural Collapse in Transfer Learning",
+        "T. Galanti, A. Gyorgy, M. Hutter",
+        2022,
+        symbols={"V_f(Q_1, Q_2)": "cdnv of a pair"},
+    ),
+    Paper(
+        "garrido2023",
+        "RankMe: Assessing the Downstream Performance of Pretrained Self-Supervised "
+        "Representations by Their Rank",
+        "Q. Garrido, R. Balestriero, L. Najman, Y. LeCun",
+        2023,
+    ),
+    Paper(
+        "luthra2026",
+        "Directional Neural Collapse Explains Few-Shot Transfer in Self-Supervised Learning",
+        "A. Luthra, Y. Salunkhe, T. Galanti",
+        2026,
+    ),
+    Paper(
+        "papyan2020",
+        "Prevalence of Neural Collapse during the Terminal Phase of Deep Learning Training",
+        "V. Papyan, X. Y. Han, D. L. Donoho",
+        2020,
+        symbols={"mu_G (mean over samples)": "mean of the class means"},
+    ),
+    Paper(
+        "thilak2024",
+        "LiDAR: Sensing Linear Probing Performance in Joint Embedding SSL Architectures",
+        "V. Thilak, C. Huang, O. Saremi, L. Dinh, H. Goh, P. Nakkiran, J. M. Susskind, E. Littwin",
+        2024,
+    ),
+    Paper(
+        "wu2024",
+        "Linguistic Collapse: Neural Collapse in (Large) Language Models",
+        "R. Wu, V. Papyan",
+        2024,
+    ),
+    Paper(
+        "zhu2021",
+        "A Geometric Analysis of Neural Collapse with Unconstrained Features",
+        "Z. Zhu, T. Ding, J. Zhou, X. Li, C. You, J. Sulam, Q. Qu",
+        2021,
+    ),
+)
+"""Sources that docstrings cite for a formula, without experiments or claims."""
 
 
 class Formula(NamedTuple):
@@ -60,11 +109,17 @@ def formulas() -> list[Formula]:
     return result
 
 
+def sources() -> dict[str, Paper]:
+    """Return every paper and every other source of a formula by its key, in alphabetical order."""
+    cited = {paper.key: paper for paper in CITED}
+    return dict(sorted({**cited, **papers()}.items()))
+
+
 def page() -> str:
     """Return the page of formulas."""
     everything = formulas()
     parts = [HEADER]
-    for key, paper in papers().items():
+    for key, paper in sources().items():
         cited = [formula for formula in everything if formula.key == key]
         if not cited:
             continue

@@ -28,56 +28,6 @@ class Paper:
     """Modules of the folder in reading and running order; unlisted modules follow."""
 
 
-CITED = (
-    Paper(
-        "galanti2022",
-        "On the Role of Neural Collapse in Transfer Learning",
-        "T. Galanti, A. Gyorgy, M. Hutter",
-        2022,
-        symbols={"V_f(Q_1, Q_2)": "cdnv of a pair"},
-    ),
-    Paper(
-        "garrido2023",
-        "RankMe: Assessing the Downstream Performance of Pretrained Self-Supervised "
-        "Representations by Their Rank",
-        "Q. Garrido, R. Balestriero, L. Najman, Y. LeCun",
-        2023,
-    ),
-    Paper(
-        "luthra2026",
-        "Directional Neural Collapse Explains Few-Shot Transfer in Self-Supervised Learning",
-        "A. Luthra, Y. Salunkhe, T. Galanti",
-        2026,
-    ),
-    Paper(
-        "papyan2020",
-        "Prevalence of Neural Collapse during the Terminal Phase of Deep Learning Training",
-        "V. Papyan, X. Y. Han, D. L. Donoho",
-        2020,
-        symbols={"mu_G (mean over samples)": "mean of the class means"},
-    ),
-    Paper(
-        "thilak2024",
-        "LiDAR: Sensing Linear Probing Performance in Joint Embedding SSL Architectures",
-        "V. Thilak, C. Huang, O. Saremi, L. Dinh, H. Goh, P. Nakkiran, J. M. Susskind, E. Littwin",
-        2024,
-    ),
-    Paper(
-        "wu2024",
-        "Linguistic Collapse: Neural Collapse in (Large) Language Models",
-        "R. Wu, V. Papyan",
-        2024,
-    ),
-    Paper(
-        "zhu2021",
-        "A Geometric Analysis of Neural Collapse with Unconstrained Features",
-        "Z. Zhu, T. Ding, J. Zhou, X. Li, C. You, J. Sulam, Q. Qu",
-        2021,
-    ),
-)
-"""Sources that docstrings of nclab cite for a formula, without experiments or claims."""
-
-
 @dataclass(frozen=True)
 class Erratum:
     """A correction of one passage of a paper."""

@@ -16,7 +16,7 @@ from typing import cast
 from nclab import plugins
 from nclab.claims.attacks import Attacks
 from nclab.claims.claim import OURS, Claim
-from nclab.claims.paper import CITED, Erratum, Experiment, Paper
+from nclab.claims.paper import Erratum, Experiment, Paper
 from nclab.errors import NclabError
 
 ATTACKS_MODULE = "attacks"
@@ -41,13 +41,12 @@ def packages() -> dict[str, ModuleType]:
 
 
 def papers() -> dict[str, Paper]:
-    """Return every paper by its key, in alphabetical order, including sources only cited.
+    """Return every paper by its key, in alphabetical order.
 
-    >>> papers()["ji2022"].year, papers()["papyan2020"].year
-    (2022, 2020)
+    >>> papers()["ji2022"].year
+    2022
     """
-    cited = {paper.key: paper for paper in CITED}
-    return dict(sorted({**cited, **{key: p.PAPER for key, p in packages().items()}}.items()))
+    return {key: package.PAPER for key, package in sorted(packages().items())}
 
 
 @cache

@@ -4,6 +4,7 @@
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from nclab.errors import MissingExtra
@@ -87,7 +88,7 @@ def plotly_spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
         suffix = "" if index == 0 else str(index + 1)
         corner = {"x": box[0], "y": box[3], "xref": "paper", "yref": "paper", "yshift": 4}
         corner |= {"xanchor": "left", "yanchor": "bottom"}
-        layout["annotations"].append(_text(panel.title, 13, colours.ink, **corner))
+        layout["annotations"].append(_text(panel.title, 13, colours.ink, corner))
         if isinstance(panel, Forest):
             data += _forest(layout, panel, box, suffix, colours)
             continue
@@ -330,7 +331,7 @@ def _forest(
     sides = (("left", -1.02), ("right", 1.02))
     for (side, x_text), words in zip(sides, (panel.left, panel.right), strict=True):
         place = axes | {"x": x_text, "xanchor": side, "y": height + 0.6, "yanchor": "top"}
-        texts.append(_text(words, 11, colours.muted, **place))
+        texts.append(_text(words, 11, colours.muted, place))
     for row in rows:
         heading = row.effect is None
         size, ink = (12, colours.ink) if heading else (11, colours.muted)
@@ -338,7 +339,7 @@ def _forest(
             if row.label:
                 place = axes | {"x": x_text, "xanchor": side}
                 place |= {"y": row.y - TEXT_ABOVE, "yanchor": "middle"}
-                texts.append(_text(words, size, ink, bold=heading and side == "left", **place))
+                texts.append(_text(words, size, ink, place, bold=heading and side == "left"))
         if not heading:
             zero = {"x0": 0, "x1": 0, "y0": row.y - ZERO_LINE[0], "y1": row.y + ZERO_LINE[1]}
             line = {"type": "line", "layer": "below", "line": {"color": colours.muted, "width": 1}}
@@ -370,7 +371,9 @@ def _interval(row: ForestRow, colours: Colours) -> dict[str, Any]:
     }
 
 
-def _text(text: str, size: int, colour: str, *, bold: bool = False, **place: Any) -> dict[str, Any]:
+def _text(
+    text: str, size: int, colour: str, place: Mapping[str, Any], *, bold: bool = False
+) -> dict[str, Any]:
     """Return an annotation without an arrow."""
     escaped = f"<b>{_escape(text)}</b>" if bold else _escape(text)
     return {"text": escaped, "showarrow": False, "font": {"size": size, "color": colour}, **place}
@@ -381,7 +384,7 @@ def _add_reference(
 ) -> None:
     """Add a dashed line across the panel with its label at the end."""
     line = {"color": colours.muted, "width": 1.2, "dash": "dash"}
-    label = _text(reference.label, 10, colours.muted)
+    label = _text(reference.label, 10, colours.muted, {})
     for along, across, value, scale, corner in (
         ("x", "y", reference.y, panel.y_scale, ("right", "bottom")),
         ("y", "x", reference.x, panel.x_scale, ("left", "top")),
