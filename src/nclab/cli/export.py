@@ -1,22 +1,13 @@
 """`nclab export`: the records of runs as one table for other tools."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nclab.cli.shared import RunsArgument, check_runs_folder, print_json
+from nclab.cli.shared import JsonOption, RunsArgument, check_runs_folder, print_json
 from nclab.errors import DataError, NclabError
-
-
-class Format(StrEnum):
-    """File formats."""
-
-    csv = "csv"
-    parquet = "parquet"
-    json = "json"
 
 
 def command(
@@ -27,17 +18,11 @@ def command(
             "--out", "-o", metavar="<file>", help="File to write; its suffix sets the format."
         ),
     ] = None,
-    form: Annotated[
-        Format | None,
-        typer.Option("--format", help="Format, by default that of the file's suffix, else csv."),
-    ] = None,
     records: Annotated[
         str,
         typer.Option(help="Kinds of records, separated by commas: measurement, epoch, alarm, end…"),
     ] = "measurement",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, as --format json does.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the records of runs with their configuration as one flat table: csv, parquet, json.
 
@@ -57,7 +42,9 @@ def command(
     kinds = tuple(word.strip() for word in records.split(",") if word.strip())
     if not kinds:
         raise NclabError(f"Expected at least one kind in --records, got {records!r}.")
-    kind = _format(out, form, as_json, FORMATS)
+    form = "json" if as_json else "csv" if out is None else out.suffix.removeprefix(".")
+    if form not in FORMATS:
+        raise NclabError(f"Expected --out with suffix .csv, .parquet or .json, got {out}.")
     if out is not None:  # check the file before reading the runs
         check_output(out)
     left_out: list[LeftOut] = []
@@ -67,28 +54,11 @@ def command(
     if not rows:
         raise DataError(f"Expected runs with records of {', '.join(kinds)} in {folder}, got none.")
     if out is not None:
-        write_rows(rows, out, kind)
+        write_rows(rows, out, form)
         runs = len({row["folder"] for row in rows})
         typer.echo(f"wrote {len(rows)} rows of {runs} runs to {out}")
-    elif kind == "json":
+    elif form == "json":
         print_json(rows)
     else:
-        text = encoded(rows, kind).decode()
+        text = encoded(rows, form).decode()
         sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
-
-
-def _format(out: Path | None, form: Format | None, as_json: bool, known: tuple[str, ...]) -> str:
-    if as_json and form not in (None, Format.json):
-        raise NclabError(f"Expected --json or --format {form}, got both.")
-    if as_json or form is not None:
-        chosen = "json" if as_json else str(form)
-    else:
-        chosen = "csv" if out is None else out.suffix.removeprefix(".")
-    if out is None and chosen == "parquet":
-        raise NclabError("Expected --out FILE for parquet, which cannot be printed; got none.")
-    if out is not None and chosen not in known:
-        raise NclabError(
-            f"Expected --out with suffix .csv, .parquet or .json, got {out.name}. Change it or "
-            "pass --format."
-        )
-    return chosen
