@@ -493,7 +493,7 @@ def _cross_entropy(logits: Array, labels: Array, rows: Array, numbers: Numbers) 
 
 @_compiled
 def _label_smoothing(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Do the same for cross-entropy with targets (1 - smoothing) onehot + smoothing / C."""
+    """Return loss and hits of label smoothing, whose targets are (1 - s) onehot + s / C."""
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     spread = numbers.smoothing / logits.dtype.type(classes)
@@ -517,7 +517,7 @@ def _label_smoothing(logits: Array, labels: Array, rows: Array, numbers: Numbers
 
 @_compiled
 def _focal(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Do the same for the mean of -(1 - p)^gamma log p, with p of the label."""
+    """Return loss and hits of the focal loss, the mean of -(1 - p)^gamma log p of the label."""
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     loss, hits = 0.0, 0
@@ -547,7 +547,7 @@ def _focal(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
 
 @_compiled
 def _mse(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Do the same for the mean of |z - onehot|^2 / 2."""
+    """Return loss and hits of the squared error, the mean of |z - onehot|^2 / 2."""
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     loss, hits = 0.0, 0

@@ -18,7 +18,7 @@ ALIGNMENT = 16
 
 
 class LayerTensors(NamedTuple):
-    """Views of a flat vector for the parameters of one layer; None if the layer has no such one."""
+    """Views of a flat vector for the parameters of one layer; None for those it lacks."""
 
     weight: Tensor
     bias: Tensor | None

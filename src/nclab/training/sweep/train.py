@@ -96,7 +96,7 @@ def _slots(plan: SweepPlan, workers: int | None, device: str, engine: Engine) ->
 
 
 def _groups(fleet: FleetPlan, plan: SweepPlan, slots: int, device: str) -> list[Group]:
-    """Return so many groups that all fleets together use all slots."""
+    """Return the groups of one fleet, so many that all fleets together use all slots."""
     size = group_size(fleet.config.shape_for(fleet.samples))
     incomplete = sum(1 for other in plan.fleets if other.missing)
     count = max(-(-slots // max(1, incomplete)), -(-len(fleet.missing) // size))
