@@ -38,7 +38,8 @@ def plain(value: Any) -> Any:
 
 def damaged(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield damaged states: other values, then states with each key missing or wrong."""
-    for value in (None, "x", -1, [], {}, {"version": 2}):
+    values: tuple[Any, ...] = (None, "x", -1, [], {}, {"version": 2})
+    for value in values:
         yield f"{value!r}", value
     for key in state:
         yield f"{key} missing", {name: item for name, item in state.items() if name != key}

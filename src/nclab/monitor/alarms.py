@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import torch
 
@@ -33,11 +34,11 @@ def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
     >>> raised(lambda event: None, None)
     []
     """
-    result = rule(event)
+    result: Any = rule(event)
     if result is None:
         return []
     several = isinstance(result, Iterable) and not isinstance(result, Alarm)
-    alarms = list(result) if several else [result]
+    alarms: list[Alarm] = list(result) if several else [result]
     if not all(isinstance(alarm, Alarm) for alarm in alarms):
         raise NclabError(
             f"Expected an alarm rule to return an Alarm, several or None, got {result!r}."
