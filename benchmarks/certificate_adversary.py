@@ -17,7 +17,6 @@ from nclab.errors import DataError
 from nclab.metrics.cross_entropy import optimal_loss
 from nclab.theory.certificates.certificate import Certificate
 from nclab.theory.certificates.certification import certify
-from nclab.theory.certificates.regularised import regularised_gap
 from nclab.theory.layer_peeled import FloatArray
 
 ROUNDING = 1e-9
@@ -206,7 +205,6 @@ def attack(network: Network, rng: np.random.Generator, slacks: Slacks) -> None:
     deviation = float((apart**2).sum(-1).mean(1).sum())
     limit = 2 * (certificate.deviation_upper.value or 0.0)
     slacks.add("deviation_upper", (limit - deviation) / max(1.0, limit))
-    _attack_regularised(network, rng, loss, alignment, unit, slacks)
 
 
 def _compare(
@@ -256,34 +254,6 @@ def _compare(
         most = classes
     if thesis.valid and thesis.value is not None and most > 0:
         slacks.add("thesis_intra_lower", float(np.sort(intra)[classes - most]) - thesis.value)
-
-
-def _attack_regularised(
-    network: Network,
-    rng: np.random.Generator,
-    loss: float,
-    alignment: FloatArray,
-    unit: FloatArray,
-    slacks: Slacks,
-) -> None:
-    w, h = network.weight, network.features
-    classes = len(w)
-    root = math.sqrt(classes)
-    decay = 10 ** rng.uniform(-4, 0) / root
-    objective = loss + decay / 2 * float((w**2).sum() + (h**2).sum(-1).mean())
-    bounds = regularised_gap(classes, decay, objective)
-    if bounds.deviation_upper.valid and bounds.deviation_upper.value is not None:
-        mean = w.mean(0)
-        apart = float((((w - mean)[:, None] - h / root) ** 2).sum(-1).mean(1).sum())
-        apart += classes * float(mean @ mean)
-        limit = bounds.deviation_upper.value
-        slacks.add("regularised_deviation", (limit - apart) / max(1.0, limit))
-    if bounds.alignment_lower.valid and not network.bias.any():
-        assert bounds.alignment_lower.value is not None
-        assert bounds.intra_lower.value is not None
-        slacks.add("regularised_alignment", float(alignment.min()) - bounds.alignment_lower.value)
-        intra = (unit**2).sum(1)
-        slacks.add("regularised_intra", float(intra.min()) - bounds.intra_lower.value)
 
 
 def run(count: int, seed: int) -> Slacks:

@@ -112,7 +112,6 @@ def test_without_matplotlib_everything_else_is_written(
         (("--steps", 5, "--seed", -1), "a seed of 0 or more, got -1"),
         (("--steps", 5, "--scale", 1e200), "a scale up to 1e+150, got 1e+200"),
         (("--steps", 0), "at least 1 step, got 0"),
-        (("--steps", 10**21), "at most 1e+15 steps"),
         (("--method", "flow", "--log-time", -1e9), "log time from -30 to 1e+07, got -1e+09"),
         (("--method", "flow", "--log-time", 1e300), "log time from -30 to 1e+07, got 1e+300"),
         (("--method", "flow", "--log-time", "nan"), "finite log time, got nan"),

@@ -1,7 +1,6 @@
 """Tests of loss, gradient and margins against slow loops, and of lemmas on random points."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nclab import ulpm
 from nclab.errors import DataError, NclabError
 from nclab.ulpm.problem import (
     Array,
@@ -152,25 +150,6 @@ def test_invariants_of_a_rotated_point_rotate() -> None:
 def test_invalid_sizes_raise(arguments: tuple[int, int, int], words: str) -> None:
     with pytest.raises(NclabError, match=words):
         Problem(*arguments)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: ulpm.flow(3, log_time=5.0),  # type: ignore[arg-type]
-        lambda: ulpm.descend(3, rate=0.1, steps=2),  # type: ignore[arg-type]
-        lambda: ulpm.normalised_descent(3, rate=0.1, steps=2),  # type: ignore[arg-type]
-        lambda: ulpm.classify(3, np.ones((3, 2))),  # type: ignore[arg-type]
-        lambda: ulpm.escape(3, np.ones((3, 2))),  # type: ignore[arg-type]
-        lambda: ulpm.minimise_on_sphere(3, radius=1.0),  # type: ignore[arg-type]
-        lambda: ulpm.approximate_kkt(3, np.ones((3, 2))),  # type: ignore[arg-type]
-        lambda: ulpm.certify(3, np.ones((3, 2))),  # type: ignore[arg-type]
-        lambda: ulpm.solve_separation(3),  # type: ignore[arg-type]
-    ],
-)
-def test_other_arguments_than_a_problem_raise(call: Callable[[], object]) -> None:
-    with pytest.raises(NclabError, match=r"Expected a ulpm\.Problem.* got 3\."):
-        call()
 
 
 def test_invalid_points_raise() -> None:

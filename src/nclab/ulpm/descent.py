@@ -13,7 +13,7 @@ from torch import Tensor
 from nclab.compute import has_numba
 from nclab.errors import NclabError
 from nclab.progress import track
-from nclab.ulpm.problem import TINY_LOG, Array, Problem, as_problem, invariants, logit_gradient
+from nclab.ulpm.problem import TINY_LOG, Array, Problem, invariants, logit_gradient
 from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, log_schedule, take_sample
 
 Backend = Literal["auto", "kernel", "numpy", "torch", "cuda"]
@@ -22,8 +22,6 @@ KERNEL_WORK = 250_000
 """
 KERNEL_STEPS = 20_000
 """Number of steps from which loading the kernel (half a second, or seconds the first time) pays."""
-MOST_STEPS = 10**15
-"""Largest number of steps; more would take years."""
 
 
 class Advance(NamedTuple):
@@ -81,7 +79,7 @@ def descend(
     sample_at: Sequence[int] | None = None,
     backend: Backend = "auto",
 ) -> Trajectory:
-    r"""Gradient descent with a fixed rate, sampled on a logarithmic schedule.
+    r"""Run gradient descent with a fixed rate, sampled on a logarithmic schedule.
 
     $$\theta \leftarrow \theta - \eta\nabla L(\theta)$$
 
@@ -111,7 +109,7 @@ def normalised_descent(
     sample_at: Sequence[int] | None = None,
     backend: Backend = "auto",
 ) -> Trajectory:
-    r"""Descent with a rate that grows as the loss falls, so that the margin grows linearly.
+    r"""Run descent with a rate that grows as the loss falls, so that the margin grows linearly.
 
     $$\theta \leftarrow \theta - c\,\frac{\nabla L(\theta)}{L(\theta)\,\|\theta\|^2}$$
 
@@ -138,10 +136,6 @@ def _run(
     problem = stepper.problem
     if steps < 1:
         raise NclabError(f"Expected at least 1 step, got {steps}.")
-    if steps > MOST_STEPS:
-        raise NclabError(
-            f"Expected at most {MOST_STEPS:g} steps, got {steps}. Follow the gradient flow instead."
-        )
     sample_at = log_schedule(steps) if sample_at is None else sample_at
     schedule = sorted({0, steps, *(step for step in sample_at if 0 < step < steps)})
     theta = stepper.theta()
@@ -210,7 +204,6 @@ def _stepper(
     normalised: bool,
     backend: Backend,
 ) -> Stepper:
-    as_problem(problem)
     if not (math.isfinite(rate) and rate > 0):
         raise NclabError(f"Expected a positive rate, got {rate}.")
     theta = problem.initial() if start is None else problem.checked(start).copy()

@@ -12,7 +12,7 @@ import numpy as np
 
 from nclab.errors import NclabError
 from nclab.progress import track
-from nclab.ulpm.problem import Array, Problem, as_problem, invariants, log_gradient
+from nclab.ulpm.problem import Array, Problem, invariants, log_gradient
 from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, take_sample
 
 Derivative = Callable[[float, Array], Array]
@@ -33,7 +33,7 @@ def flow(
     sample_at: Sequence[float] | None = None,
     tolerance: float = 1e-9,
 ) -> Trajectory:
-    r"""Gradient flow from t = 0 to log t = `log_time`, as large as 1000 or more.
+    r"""Follow gradient flow from t = 0 to log t = `log_time`, as large as 1000 or more.
 
     $$\frac{d\theta}{dt} = -\nabla L(\theta)$$
 
@@ -56,7 +56,6 @@ def flow(
     """
     from scipy.integrate import DOP853
 
-    as_problem(problem)
     if not math.isfinite(log_time):
         raise NclabError(f"Expected a finite log time, got {log_time}.")
     if not FIRST <= log_time <= LAST:

@@ -199,10 +199,6 @@ def run(W: Array, Ht: Array, share: Array, rate: float, steps: int, normalised: 
 
     Returns the number of steps, the log of the sum of normalised step sizes, and whether W is
     finite.
-
-    >>> W, Ht = np.array([[1.0], [-1.0]]), np.array([[1.0, -1.0]])
-    >>> run(W, Ht, np.ones(2), 0.1, 1, False)[0], bool(W[0, 0] > 1)
-    (1, True)
     """
     classes, dim = W.shape
     samples = Ht.shape[1]

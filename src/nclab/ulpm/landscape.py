@@ -15,7 +15,6 @@ from nclab.errors import NclabError
 from nclab.ulpm.problem import (
     Array,
     Problem,
-    as_problem,
     log_gradient,
     log_loss,
     logit_gradient,
@@ -47,7 +46,7 @@ class Tangent(NamedTuple):
 
 
 def tangent(problem: Problem, theta: Array) -> Tangent:
-    r"""The gradient of the loss in the tangent space of the sphere, over L.
+    r"""Return the gradient of the loss in the tangent space of the sphere, over L.
 
     $$P\nabla L/L,\qquad P = I-\theta\theta^T/\|\theta\|^2$$
 
@@ -64,7 +63,7 @@ def tangent(problem: Problem, theta: Array) -> Tangent:
 
 
 def hessian_product(problem: Problem, theta: Array) -> Callable[[Array], Array]:
-    r"""The map from v to the Hessian of the loss on the sphere times v, over L, for any v.
+    r"""Return the function that multiplies the Hessian of the loss on the sphere, over L, by v.
 
     $$P\nabla^2L\,P - \frac{\langle\nabla L,\theta\rangle}{\|\theta\|^2}P$$
 
@@ -110,7 +109,7 @@ class Eigenpairs(NamedTuple):
 
 
 def smallest_eigenpairs(problem: Problem, theta: Array, *, count: int = 4) -> Eigenpairs:
-    """The smallest eigenvalues of the Hessian in the tangent space, over L.
+    """Return the smallest eigenvalues of the Hessian in the tangent space, over L.
 
     Up to 600 variables the Hessian is dense; otherwise Lanczos (ARPACK) uses products with it.
 
@@ -229,13 +228,8 @@ def classify(problem: Problem, theta: Array, *, tolerance: float = 1e-7) -> Land
     Args:
         tolerance: bound on the relative gradient and the relative eigenvalue. The gap of a minimum
             is of second order and is bounded by the square of the tolerance, at least 1e-12.
-
-    >>> from nclab.ulpm.separation import optimal_point
-    >>> problem = Problem(3, 1, 2, "sum")
-    >>> classify(problem, 2 * optimal_point(problem)).kind.value
-    'global minimum'
     """
-    theta = as_problem(problem).checked(theta)
+    theta = problem.checked(theta)
     if not theta.any():
         raise NclabError("Expected a point other than zero: a sphere needs a radius.")
     derivatives = tangent(problem, theta)
@@ -280,7 +274,7 @@ class Escape:
 
 
 def escape(problem: Problem, theta: Array, *, angle: float = 0.01) -> Escape | None:
-    r"""A direction of descent on the sphere from a point, or None if there is none.
+    r"""Return a direction of descent on the sphere from a point, or None if there is none.
 
     $$\Delta L \approx -s\,r\,\|P\nabla L\| \quad\text{or, at a critical point,}\quad
       \tfrac12 s^2 r^2\lambda_{\min}$$
@@ -290,7 +284,7 @@ def escape(problem: Problem, theta: Array, *, angle: float = 0.01) -> Escape | N
     Args:
         angle: s, the length of the step along the great circle.
     """
-    derivatives = tangent(as_problem(problem), theta)
+    derivatives = tangent(problem, theta)
     radius = math.sqrt(square_norm(theta))
     if derivatives.relative > 1e-7:
         size = float(np.linalg.norm(derivatives.gradient))
@@ -347,13 +341,9 @@ def minimise_on_sphere(problem: Problem, *, radius: float, seed: int = 0) -> Sph
     r"""Minimise the loss on a sphere from a random start, by L-BFGS on $\theta = r u/\|u\|$.
 
     Source: ji2022, Thm 3.3
-
-    >>> abs(minimise_on_sphere(Problem(3, 1, 2), radius=3.0).log_gap) < 1e-12
-    True
     """
     from scipy.optimize import minimize
 
-    as_problem(problem)
     if not (math.isfinite(radius) and radius > 0):
         raise NclabError(f"Expected a positive radius, got {radius}.")
 

@@ -130,12 +130,6 @@ class Problem:
         return scale * generator.standard_normal(self.shape)
 
 
-def as_problem(value: object) -> Problem:
-    if not isinstance(value, Problem):
-        raise NclabError(f"Expected a ulpm.Problem(num_classes, per_class, dim), got {value!r}.")
-    return value
-
-
 class LogitGradient(NamedTuple):
     """log L and its derivative with respect to the logits."""
 
@@ -175,7 +169,7 @@ def logit_gradient(problem: Problem, theta: Array, share: Array | None = None) -
 
 
 def log_loss(problem: Problem, theta: Array) -> float:
-    r"""Logarithm of the model's loss.
+    r"""Return the logarithm of the model's loss.
 
     $$\log L,\quad L = \sum_{k,i} \log\Bigl(1+\sum_{j\ne k} e^{(w_j-w_k)\cdot h_{k,i}}\Bigr)$$
 
@@ -198,7 +192,7 @@ class LogGradient(NamedTuple):
 
 
 def log_gradient(problem: Problem, theta: Array) -> LogGradient:
-    r"""Logarithm of the loss and its gradient.
+    r"""Return the logarithm of the loss and its gradient.
 
     $$\nabla\log L = \nabla L / L$$
 
@@ -213,7 +207,7 @@ def log_gradient(problem: Problem, theta: Array) -> LogGradient:
 
 
 def pair_margins(problem: Problem, theta: Array) -> Array:
-    r"""(CN, C) margin of every sample against every other class; inf at its own class.
+    r"""Return (CN, C) margins of every sample against every other class; inf at its own class.
 
     $$m_{kij} = (w_k - w_j)\cdot h_{k,i}$$
 
@@ -231,44 +225,34 @@ def pair_margins(problem: Problem, theta: Array) -> Array:
 
 
 def smallest_margin(problem: Problem, theta: Array) -> float:
-    r"""The smallest margin of all samples.
+    r"""Return the smallest margin of all samples.
 
     $$q_{\min} = \min_{k,i,j\ne k} m_{kij}$$
 
     Source: ji2022, Def. 3.1
     Range: (-inf, inf); positive when every sample is classified correctly.
-
-    >>> smallest_margin(Problem(2, 1, 1), np.array([[1.0], [-1.0], [2.0], [-2.0]]))
-    4.0
     """
     return float(pair_margins(problem, theta).min())
 
 
 def largest_margin(problem: Problem, square_norm: float) -> float:
-    r"""The largest margin for a given $\|W\|_F^2+\|H\|_F^2$, which simplex ETFs attain.
+    r"""Return the largest margin for a given $\|W\|_F^2+\|H\|_F^2$, which simplex ETFs attain.
 
     $$q_{\min} \le \frac{\|W\|_F^2+\|H\|_F^2}{2(C-1)\sqrt N}$$
 
     Source: ji2022, Lemma 3.1
     Range: [0, inf).
-
-    >>> largest_margin(Problem(2, 1, 1), 10.0)
-    5.0
     """
     return square_norm / (2 * (problem.num_classes - 1) * math.sqrt(problem.per_class))
 
 
 def optimal_log_loss(problem: Problem, square_norm: float) -> float:
-    r"""Logarithm of the smallest loss on a sphere of radius r.
+    r"""Return the logarithm of the smallest loss on a sphere of radius r.
 
     $$L^* = NC\log\Bigl(1+(C-1)\exp\Bigl(-\frac{r^2}{2(C-1)\sqrt N}\Bigr)\Bigr)$$
 
     Source: ji2022, Thm 3.3 (its value; the paper characterises the minimisers)
     Range: (-inf, log log C] for the mean; attained since d >= C - 1.
-
-    >>> round(optimal_log_loss(Problem(4, 1, 3, "sum"), 0.0), 6) == round(
-    ...     math.log(4 * math.log(4)), 6)
-    True
     """
     log_odds = math.log(problem.num_classes - 1) - largest_margin(problem, square_norm)
     single = log_odds if log_odds < TINY_LOG else math.log(math.log1p(math.exp(log_odds)))
@@ -285,7 +269,7 @@ class Invariants(NamedTuple):
 
 
 def invariants(problem: Problem, theta: Array) -> Invariants:
-    r"""Quantities that gradient flow conserves: the balance of W and H, and the sum of rows of W.
+    r"""Return what gradient flow conserves: the balance of W and H, and the sum of rows of W.
 
     $$W^TW - HH^T,\qquad \sum_k w_k$$
 

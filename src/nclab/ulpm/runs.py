@@ -180,11 +180,6 @@ def write_solution(solution: UlpmSolution, folder: Path) -> list[str]:
     """Write the samples as a run, its last point and, with matplotlib, figures.
 
     Returns one line for each file, and one with the reason if there are no figures.
-
-    >>> import tempfile
-    >>> config = UlpmConfig(classes=3, per_class=2, dim=2, method="flow", log_time=20.0)
-    >>> len(write_solution(solve(config), Path(tempfile.mkdtemp())))
-    9
     """
     config, trajectory = solution.config, solution.trajectory
     problem, theta = trajectory.problem, trajectory.theta

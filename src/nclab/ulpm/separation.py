@@ -14,7 +14,6 @@ from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.ulpm.problem import (
     Array,
     Problem,
-    as_problem,
     logit_gradient,
     pair_margins,
     smallest_margin,
@@ -25,7 +24,7 @@ ACTIVE = 1e-6
 
 
 def optimal_value(problem: Problem) -> float:
-    r"""The optimum of problem (5).
+    r"""Return the optimum of problem (5).
 
     $$(C-1)\sqrt N$$
 
@@ -36,16 +35,11 @@ def optimal_value(problem: Problem) -> float:
 
 
 def optimal_point(problem: Problem, *, seed: int | None = None) -> Array:
-    r"""A global optimum of problem (5): a self-dual simplex ETF, rotated at random with a seed.
+    r"""Return a global optimum of problem (5), a self-dual simplex ETF; with a seed, rotate it.
 
     $$\|w_k\|^2=\sqrt N\,\tfrac{C-1}{C},\quad h_{k,i}=w_k/\sqrt N$$
 
     Source: ji2022, Thm 3.2
-
-    >>> problem = Problem(3, 4, 2)
-    >>> point = optimal_point(problem)
-    >>> f"{0.5 * (point**2).sum():.12f} {smallest_margin(problem, point):.12f}"
-    '4.000000000000 1.000000000000'
     """
     classes, size = problem.num_classes, math.sqrt(problem.per_class)
     frame = simplex_etf(classes, problem.dim).numpy()
@@ -57,15 +51,12 @@ def optimal_point(problem: Problem, *, seed: int | None = None) -> Array:
 
 
 def optimal_multiplier(problem: Problem) -> float:
-    r"""The multiplier of every constraint at the global optimum of problem (5).
+    r"""Return the multiplier of every constraint at the global optimum of problem (5).
 
     $$\lambda_{kij} = \frac1{C\sqrt N}$$
 
     Source: ji2022, Thm 3.2 (proof)
     Range: (0, 1/2].
-
-    >>> optimal_multiplier(Problem(5, 4, 4))
-    0.1
     """
     return 1.0 / (problem.num_classes * math.sqrt(problem.per_class))
 
@@ -85,7 +76,7 @@ class ApproximateKKT(NamedTuple):
 
 
 def approximate_kkt(problem: Problem, theta: Array) -> ApproximateKKT:
-    r"""Distance of a point of a run from the KKT conditions, with the multipliers of the loss.
+    r"""Measure how far a point is from the KKT conditions, with the multipliers of the loss.
 
     $$\varepsilon=\sqrt{2(1-\beta)/\kappa},\qquad
       \delta\le\frac{C}{2e\kappa\,q_{\min}},\qquad \kappa=q_{\min}/\|\theta\|^2$$
@@ -96,13 +87,8 @@ def approximate_kkt(problem: Problem, theta: Array) -> ApproximateKKT:
     kappa changes along a run. With this kappa the first formula is an equality, and the second
     bounds each multiplier times its slack. The paper uses a positive constant that is at most kappa
     at all times, and a bound on delta that is larger by a factor e.
-
-    >>> problem = Problem(3, 1, 2)
-    >>> kkt = approximate_kkt(problem, 3 * optimal_point(problem))
-    >>> round(kkt.alignment, 12), round(kkt.epsilon, 7), round(kkt.delta, 12)
-    (1.0, 0.0, 0.0)
     """
-    log_loss, weights = logit_gradient(as_problem(problem), theta)
+    log_loss, weights = logit_gradient(problem, theta)
     W, H = problem.split(theta)
     gradient = np.concatenate([weights.T @ H, weights @ W])
     size, steepness = float(np.linalg.norm(theta)), float(np.linalg.norm(gradient))
@@ -125,17 +111,6 @@ def approximate_kkt(problem: Problem, theta: Array) -> ApproximateKKT:
         delta=float((multipliers * slack).max()),
         delta_bound=problem.num_classes / (2 * math.e * kappa * smallest),
     )
-
-
-def alignment(problem: Problem, theta: Array) -> float:
-    r"""Cosine of the point and the direction of steepest descent.
-
-    $$\beta = -\frac{\langle\theta,\nabla L\rangle}{\|\theta\|\,\|\nabla L\|}$$
-
-    Source: ji2022, Lemma 3.2 (with -grad L; printed without the minus)
-    Range: [-1, 1]; tends to 1 along gradient flow.
-    """
-    return approximate_kkt(problem, theta).alignment
 
 
 @dataclass(frozen=True)
@@ -184,7 +159,7 @@ def certify(problem: Problem, theta: Array, multipliers: Array | None = None) ->
     >>> certificate.kind(), round(certificate.value, 9)
     ('global minimum', 4.242640687)
     """
-    smallest = smallest_margin(as_problem(problem), theta)
+    smallest = smallest_margin(problem, theta)
     if smallest <= 0:
         raise NclabError(
             f"Expected a point that separates the classes, got the margin {smallest:.3g}. "
@@ -253,7 +228,6 @@ def solve_separation(
     """
     from scipy.optimize import minimize
 
-    as_problem(problem)
     others = ~np.isinf(pair_margins(problem, np.zeros(problem.shape)))
     penalty = 1.0 / math.sqrt(problem.per_class)
     multipliers = np.zeros(others.shape)
@@ -284,7 +258,7 @@ def solve_separation(
 
 
 def ray_value(problem: Problem, theta: Array) -> float:
-    r"""The smallest objective of problem (5) on the ray through a separating point.
+    r"""Return the smallest objective of problem (5) on the ray through a separating point.
 
     $$\frac{\|W\|_F^2+\|H\|_F^2}{2\,q_{\min}}$$
 

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from nclab.errors import NclabError
 from nclab.metrics.catalogue import BY_NAME
 from nclab.metrics.view import View
 from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
@@ -161,20 +160,11 @@ class Trajectory:
 
     def column(self, name: str) -> Array:
         """Return one field of every sample."""
-        names = [field.name for field in fields(Sample)]
-        if name not in names:
-            raise NclabError(
-                f"Expected a field of Sample, got {name!r}. Choose from {', '.join(names)}."
-            )
         return np.array([getattr(sample, name) for sample in self.samples], dtype=np.float64)
 
 
 def log_schedule(last: int, *, per_decade: int = 12) -> list[int]:
-    """Return 0, 1, 2, ... and then about `per_decade` steps per decade, including the last step.
-
-    >>> log_schedule(100, per_decade=4)
-    [0, 1, 2, 3, 6, 10, 18, 32, 56, 100]
-    """
+    """Return 0, 1, 2, ... and then about `per_decade` steps per decade, including the last step."""
     if last < 1:
         return [0]
     count = max(2, math.ceil(per_decade * math.log10(last)) + 1)
@@ -183,7 +173,7 @@ def log_schedule(last: int, *, per_decade: int = 12) -> list[int]:
 
 
 def slope(log_times: Sequence[float] | Array, values: Sequence[float] | Array) -> float:
-    r"""Rate of a power law in log t: the slope of log(value) against log(log t).
+    r"""Return the rate of a power law in log t: the slope of log(value) against log(log t).
 
     $$\frac{d\log v}{d\log\log t}$$
 

@@ -27,7 +27,7 @@ from nclab.ulpm.problem import (
     logit_gradient,
     smallest_margin,
 )
-from nclab.ulpm.separation import alignment, approximate_kkt, margin_gradient, optimal_point
+from nclab.ulpm.separation import approximate_kkt, margin_gradient, optimal_point
 from nclab.ulpm.trajectory import slope
 from nclab_papers.ji2022.margin import SEEDS, SIZES
 
@@ -68,7 +68,7 @@ def _direction(preset: str) -> Numbers:
             )
         residuals = approximate_kkt(problem, run.theta)
         recomputed.append(residuals.epsilon / run.last.kkt_epsilon - 1)
-        aligned.append(1 - alignment(problem, run.theta))
+        aligned.append(1 - approximate_kkt(problem, run.theta).alignment)
     stuck = flow(example_problem(), example_point(1.0), log_time=LOG_TIMES[2]).last
     return {
         "runs": len(aligned),
@@ -212,7 +212,7 @@ def lemma_3_2(numbers: Numbers) -> Finding:
     "Once the loss of gradient flow is below log 2, beta tends to 1 and the margin to infinity.",
     "ji2022, Lemma 3.3 “when time t goes to infinity”",
     gather=_direction,
-    code="nclab.ulpm.separation.alignment",
+    code="nclab.ulpm.separation.approximate_kkt",
     figure="margins_flow",
 )
 def lemma_3_3(numbers: Numbers) -> Finding:

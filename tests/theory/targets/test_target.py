@@ -213,7 +213,7 @@ def test_search_finds_known_optima() -> None:
 
 def test_json_and_plot() -> None:
     optimum = nclab.target(counts=[5, 5, 1], weight_decay=0.01)
-    value = json.loads(optimum.to_json())
+    value = json.loads(json.dumps(optimum.to_dict(), allow_nan=False))
     assert value["groups"][1]["samples"] == 1
     assert len(value["logits"]) == 3
     figure, axes = optimum.plot()

@@ -67,7 +67,6 @@ class Certificate(Printed):
     thesis_inter_upper: Bound
     thesis_printed_intra_lower: Bound
     """Bound of pan2023 with the curvature over the range that its proof uses."""
-    thesis_printed_inter_upper: Bound
     asymptotic: AsymptoticConstants
     class_alignment_lower: FloatArray | None = field(repr=False)
     """(C,) bounds from the measured loss of each class; -1 if nothing is guaranteed."""

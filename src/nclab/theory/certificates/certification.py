@@ -175,7 +175,6 @@ def _certificate(
         thesis_intra_lower=_thesis_intra(inputs, reachable),
         thesis_inter_upper=_thesis_inter(reachable),
         thesis_printed_intra_lower=_thesis_intra(inputs, printed, printed=True),
-        thesis_printed_inter_upper=_thesis_inter(printed),
         asymptotic=asymptotic_constants(inputs.num_classes, inputs.product),
         class_alignment_lower=None if by_class is None else np.maximum(by_class[0], rho),
         class_intra_lower=None if by_class is None else np.maximum(by_class[1], intra.value),

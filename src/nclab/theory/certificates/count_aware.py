@@ -102,11 +102,6 @@ def bounds_from_probabilities(
         bias_norm: norm of the centred bias; the bound covers all biases up to this norm.
 
     The cost is the eigenvalues of one C x C matrix.
-
-    >>> rests = [[-0.5, 0.5], [0.5, -0.5]]  # one sample each, probabilities of 1/2
-    >>> result = bounds_from_probabilities([1, 1], rests, 1e-9, math.log(2))
-    >>> round(result.optimal_loss, 6), result.alignment_lower.valid
-    (0.693147, False)
     """
     sizes = torch.as_tensor(counts, dtype=torch.float64).detach().cpu()
     sums = torch.as_tensor(residuals, dtype=torch.float64).detach().cpu()
@@ -182,10 +177,6 @@ def count_aware_bounds(
         product: alpha beta, with alpha the root mean square norm of all features.
         bias: whether the classifier has a bias, of any norm.
         targets: (C, C) columns of soft targets; hard targets by default.
-
-    >>> bounds = count_aware_bounds([10, 10, 10, 1, 1, 1], 2.0, 0.3)
-    >>> round(bounds.optimal_loss, 8), round(bounds.within_upper.value, 3)
-    (0.26746353, 0.101)
     """
     from nclab.theory.targets.search import program_of_setting
     from nclab.theory.targets.setting import check_setting

@@ -129,11 +129,6 @@ def pairs_upper(inputs: NormsAndLoss, excluded: int) -> float | None:
 
     Source: pan2023, Thm 2.3.1
     Range: (-1/(C-1), 1), or None if no bound below 1 can be proved.
-
-    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
-    >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4)
-    >>> round(pairs_upper(inputs, 4), 3), round(pairs_upper(inputs, 0), 3)
-    (-0.057, 0.011)
     """
     ratio = norm_ratio(inputs)
     if not math.isfinite(ratio):

@@ -92,9 +92,6 @@ def class_alignment_lower(
     Args:
         shift: upper bound on the centred bias of any class.
         clip: whether to clip ratios at 1; ratios above 1 reveal inconsistent inputs.
-
-    >>> class_alignment_lower(10, np.array([0.1, 3.0]), np.array([5.0, 5.0])).round(4)
-    array([ 0.8009, -1.    ])
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         # Near chance, a rounding error of the loss changes the score by about as much.

@@ -22,9 +22,6 @@ def simplex_gap(num_classes: int, decay: float, smoothing: float = 0.0) -> float
 
     With $\lambda = t\sqrt n$; alpha beta is $\gamma (C-1)/C$; label smoothing acts as a larger
     weight decay, $\lambda + \delta/\sqrt C$. Derived in docs/targets.md.
-
-    >>> round(simplex_gap(4, 0.01, 0.1) * 3 / 4, 9)  # alpha beta
-    2.559185413
     """
     p = smoothing / num_classes + decay / math.sqrt(num_classes)
     right = 1 - (num_classes - 1) * p
@@ -37,9 +34,6 @@ def focal_gap(num_classes: int, cost: float, focal_gamma: float) -> float:
     $$\min_\gamma\; (1-p)^{\gamma_f}\,(-\log p) + c\gamma,\qquad p = 1/(1+(C-1)e^{-\gamma})$$
 
     The objective is not convex: a scan finds the region, a root finder refines the gap.
-
-    >>> round(focal_gap(4, 0.01 * 3 / 4 * 2, 2.0) * 3 / 4, 9)  # alpha beta
-    1.988561044
     """
     others = num_classes - 1
 
@@ -125,11 +119,6 @@ def relu_gaps(counts: Tensor, metric: Tensor, weight: float) -> Tensor:
 
     For D = n, $p_c = nt/\sqrt{n_cC(C-1)}$, and a class is lost iff
     $n_c \le (nt)^2 C/(C-1)$. Derived in docs/targets.md.
-
-    >>> gaps = relu_gaps(torch.tensor([20.0, 5.0]).repeat(2), torch.tensor([20.0, 5.0]).repeat(2),
-    ...                  0.002)
-    >>> [round(float(gap), 3) for gap in gaps[:2]]
-    [5.023, 4.31]
     """
     C = len(counts)
     p = weight * counts.sum() * metric.sqrt() / (counts * (C * (C - 1)) ** 0.5)

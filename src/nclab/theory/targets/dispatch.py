@@ -77,21 +77,7 @@ def target(
     >>> result.geometry, round(result.loss, 9)
     ('simplex ETF', 0.001424038)
     """
-    setting = check_setting(
-        num_classes,
-        counts,
-        dim=dim,
-        loss=loss,
-        weight_decay=weight_decay,
-        norms=norms,
-        bias=bias,
-        features=features,
-        depth=depth,
-        smoothing=smoothing,
-        focal_gamma=focal_gamma,
-        targets=targets,
-        average=average,
-    )
+    setting = check_setting(**locals())  # takes the same arguments
     return target_of(setting, solve_setting(setting))
 
 

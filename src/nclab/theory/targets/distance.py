@@ -20,9 +20,6 @@ def gram_distance(gram: Tensor, other: Tensor) -> float | None:
     $$\|G/\|G\|_F - G^*/\|G^*\|_F\|_F$$
 
     Range: [0, sqrt 2]; 0 for the same geometry at any scale. None if one is zero.
-
-    >>> gram_distance(torch.eye(3), 2 * torch.eye(3))
-    0.0
     """
     sizes = gram.norm(), other.norm()
     if min(float(size) for size in sizes) == 0:
@@ -143,12 +140,6 @@ def distance_to(
     """Return the distances of class means (C, d) and classifier rows (C, d) to a target.
 
     `counts` (C,) are the measured ones; a note says whether the target has different ones.
-
-    >>> from nclab.theory.targets.dispatch import target
-    >>> corners = torch.eye(3, dtype=torch.float64)
-    >>> measured = distance_to(target(3, weight_decay=0.01), corners, corners)
-    >>> round(measured.means, 6), round(measured.means_raw, 6), measured.nearer
-    (0.0, 0.605811, 'the same')
     """
     C = target.num_classes
     if len(means) != C or (weight is not None and len(weight) != C):

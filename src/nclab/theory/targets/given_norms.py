@@ -101,10 +101,6 @@ def find_weight(
     """Return the weight below `most` at which a decreasing function has a value, and that value.
 
     Return (0, the value next to 0) if even the weakest penalty gives a smaller norm.
-
-    >>> weight, reached = find_weight(lambda t: 1 - t, 0.75, 1.0)
-    >>> round(weight, 6), round(reached, 6)
-    (0.25, 0.75)
     """
     high, high_value = most, 0.0
     low = most

@@ -24,10 +24,6 @@ def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor
     With D the counts, P the centring; the logits become proportional to P. Derived in
     docs/targets.md for all counts; cf. Thrampoulidis et al. 2022 (SELI). A free bias takes over the
     mean of all samples: $WW^\top \propto (D - nn^\top/\textstyle\sum n)^{1/2}$ with n the counts.
-
-    >>> W, H = limit_grams(torch.tensor([10.0, 10.0, 1.0, 1.0]))
-    >>> round(float((W[0, 0] / W[2, 2]).sqrt()), 8)
-    1.41253214
     """
     D = torch.as_tensor(counts, dtype=torch.float64)
     left, right, _ = factor_grams(_logits(D, biased)[0], D)
@@ -131,11 +127,6 @@ def best_margin(num_classes: int, dim: int) -> CodeMargin:
     It is $C/(C-1)$ for C <= d+1 and 1 for C <= 2d; few cases beyond are known.
 
     Removing a class never lowers the margin, so a known case bounds every larger C.
-
-    >>> best_margin(5, 2).exact, round(best_margin(5, 2).lower, 8)
-    (True, 0.69098301)
-    >>> best_margin(8, 3).exact
-    False
     """
     C, d = num_classes, dim
     if C < 2 or d < 1 or (d == 1 and C > 2):

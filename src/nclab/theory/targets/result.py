@@ -1,6 +1,5 @@
 """The optimum of a setting as a result: numbers by class, a table and a picture."""
 
-import json
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -191,10 +190,6 @@ class Target(Printed):
             **{name: getattr(self, name).tolist() if small else None for name in arrays},
             "notes": list(self.notes),
         }
-
-    def to_json(self) -> str:
-        """Return one line of JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
 
     def plot(self, dark: bool = False) -> "Drawing":
         """Return a matplotlib figure and its panels: cosines, and norms by class."""
