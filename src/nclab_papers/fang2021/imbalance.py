@@ -69,11 +69,7 @@ class Config:
     rate: float = 0.03
 
     def counts(self, imbalance: int) -> tuple[int, int]:
-        """Return the samples of a large and of a small class; all classes have `samples` together.
-
-        >>> [Config().counts(ratio) for ratio in (1, 3, 10, 30, 100)]
-        [(200, 200), (300, 100), (364, 36), (387, 13), (396, 4)]
-        """
+        """Return how many samples a large and a small class have; all classes share `samples`."""
         both = self.networks.samples // (CLASSES // 2)
         small = max(1, round(both / (1 + imbalance)))
         return both - small, small

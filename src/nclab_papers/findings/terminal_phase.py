@@ -94,13 +94,7 @@ def run(
 
 
 def pairs(numbers: Numbers, network: Network) -> Pairs:
-    """Return both moments of the seeds that have a terminal phase.
-
-    >>> rows = [{"network": "mlp", "seed": 0, "moment": m, "epoch": t}
-    ...         for m, t in (("before", 4), ("after", 9))]
-    >>> [(a["epoch"], b["epoch"]) for a, b in pairs({"rows": rows}, "mlp").values()]
-    [(4, 9)]
-    """
+    """Return both moments of the seeds that have a terminal phase."""
     rows = [row for row in numbers["rows"] if row["network"] == network]
     first, last = (
         {row["seed"]: row for row in rows if row[MOMENT] == moment} for moment in (BEFORE, AFTER)

@@ -317,12 +317,6 @@ def attacked_accuracy(
     Every coordinate changes by at most `radius`. The steps reduce the gap of the logits, whose
     gradient does not vanish for large logits as that of cross-entropy does. The result is an upper
     bound: a better adversary may find more errors.
-
-    >>> model = torch.nn.Linear(1, 2, bias=False)
-    >>> _ = model.weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
-    >>> inputs, labels = torch.tensor([[0.1], [0.3], [-0.3]]), torch.tensor([0, 0, 0])
-    >>> [round(attacked_accuracy(model, inputs, labels, radius=r), 3) for r in (0.0, 0.2, 0.4)]
-    [0.667, 0.333, 0.0]
     """
     correct = 0
     for chunk, targets in zip(inputs.split(CHUNK), labels.split(CHUNK), strict=True):
@@ -355,12 +349,6 @@ def noisy_accuracy(
 
     Args:
         size: standard deviation of the noise.
-
-    >>> model = torch.nn.Linear(1, 2, bias=False)
-    >>> _ = model.weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
-    >>> inputs, labels = torch.full((4000, 1), 0.5), torch.zeros(4000, dtype=torch.int64)
-    >>> round(noisy_accuracy(model, inputs, labels, size=0.5, seed=0), 2)  # Phi(1)
-    0.84
     """
     generator = torch.Generator().manual_seed(seed)
     correct = 0

@@ -304,12 +304,6 @@ def held_out(times: Sequence[float], values: Sequence[float], law: str) -> float
     """Return the mean log density of each point under the fit of a law to all other points.
 
     The density is Student's predictive distribution of the straight line.
-
-    >>> times = [100, 150, 200, 300, 400, 500]
-    >>> values = [1 / math.log(t) for t in times]
-    >>> densities = {law: held_out(times, values, law) for law in LAWS}
-    >>> max(densities, key=densities.get)
-    '(log t)^-r'
     """
     from scipy.stats import t as student
 
@@ -348,13 +342,7 @@ def fall(times: Sequence[float], values: Sequence[float]) -> float:
 
 
 def how_far(config: Mapping[str, Any]) -> str:
-    """Return a training's size compared with the paper's, and its variant; empty at paper size.
-
-    >>> how_far(asdict(PRESETS["paper"])).partition("epochs, ")[2]
-    'VGG-13 with batch norm, without its fully connected layers'
-    >>> how_far(asdict(PRESETS["published"]))
-    ''
-    """
+    """Return a training's size compared with the paper's, and its variant; empty at paper size."""
     paper = PRESETS["published"]
     reached = all(config[name] >= getattr(paper, name) for name in ("images", "width", "epochs"))
     if reached and network(config) == network(asdict(paper)):

@@ -39,10 +39,6 @@ def escape_steps(noise: str, *, steps: int = STEPS, seeds: int = SEEDS) -> tuple
     Both arrays have shape (scales, seeds). The first holds the step from which the sine of the
     angle stays at `OFF_RAY` or more, nan if it is smaller at the end; the second holds the sine
     at the end.
-
-    >>> left, sines = escape_steps("0.1", steps=1000, seeds=2)
-    >>> bool(np.all(left > 10)), bool(np.all(sines > OFF_RAY))
-    (True, True)
     """
     size, rng = NOISES[noise], np.random.default_rng(0)
     theta = np.concatenate([np.tile(example_point(scale), (seeds, 1, 1)) for scale in SCALES])

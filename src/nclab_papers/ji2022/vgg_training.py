@@ -89,11 +89,7 @@ class Config:
         return fields if self.dense else {k: v for k, v in fields.items() if k != "dense"}
 
     def run_name(self, seed: int) -> str:
-        """Return a name that differs for every configuration and seed.
-
-        >>> Config().run_name(0) != Config(epochs=7).run_name(0)
-        True
-        """
+        """Return a name that differs for every configuration and seed."""
         text = json.dumps(self.described(), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         return f"vgg13-plain-{digest}-seed{seed}"
@@ -103,12 +99,6 @@ class Trainer:
     """A network in training; its state is the weights, the momentum and the batch order.
 
     Images are stored with their channels last, which makes convolutions faster on a CPU.
-
-    >>> inputs, labels = torch.eye(4).repeat(8, 1), torch.arange(32) % 4
-    >>> trainer = Trainer(nn.Linear(4, 4), Config(batch=8, rate=0.5), inputs, labels, seed=0)
-    >>> losses = [trainer.train_epoch()["loss"] for _ in range(20)]
-    >>> losses[-1] < losses[0], trainer.epoch, trainer.steps
-    (True, 20, 80)
     """
 
     def __init__(
@@ -285,11 +275,7 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def by_seed(rows: Rows) -> dict[int, list[Mapping[str, Any]]]:
-    """Return the rows of every seed, sorted by epoch.
-
-    >>> by_seed([{"seed": 1, "epoch": 2}, {"seed": 1, "epoch": 1}])
-    {1: [{'seed': 1, 'epoch': 1}, {'seed': 1, 'epoch': 2}]}
-    """
+    """Return the rows of every seed, sorted by epoch."""
     seeds = sorted({row["seed"] for row in rows})
     return {
         seed: sorted((row for row in rows if row["seed"] == seed), key=lambda row: row["epoch"])

@@ -37,11 +37,7 @@ Cells = dict[tuple[Any, ...], float]
 
 
 def as_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Store rows as lists by column, which takes a third of the space in a file.
-
-    >>> as_columns([{"seed": 0, "nc1": 0.5}, {"seed": 1}])
-    {'seed': [0, 1], 'nc1': [0.5, None]}
-    """
+    """Store rows as lists by column, which takes a third of the space in a file."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
@@ -120,11 +116,7 @@ def averaged(cells: Cells) -> BySeed:
 
 
 def differences(left: Cells, right: Cells) -> BySeed:
-    """Return by seed the mean of left - right over the cells that both have.
-
-    >>> differences({(0, 4): 3.0, (0, 5): 9.0, (1, 4): 2.0}, {(0, 4): 1.0, (1, 4): 1.5})
-    {0: 2.0, 1: 0.5}
-    """
+    """Return by seed the mean of left - right over the cells that both have."""
     return averaged({key: left[key] - right[key] for key in left.keys() & right.keys()})
 
 
