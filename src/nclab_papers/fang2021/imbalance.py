@@ -21,9 +21,9 @@ from torch import Tensor
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
-from nclab.claims.pictures import Line, line_panel
+from nclab.claims.pictures import Line
 from nclab.claims.statements import holds_if
-from nclab.claims.tables import Column, Row, Table, Value, summarise
+from nclab.claims.tables import Column, Row, Table, Value
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
@@ -152,15 +152,11 @@ def tables(numbers: Numbers) -> list[Table]:
     )
     keys = [Column("R", "imbalance", "d"), Column("weight decay", "weight_decay", "g")]
     columns = [Column(heading, name) for name, heading in COLUMNS.items()]
-    rows = study.as_rows(numbers)
-    return [summarise(title, rows, keys, columns, counts=study.counts, count_heading="count")]
+    return study.table(title, numbers, keys, columns)
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return cosines and distances against the imbalance."""
-    rows = [row for row in study.as_rows(numbers) if study.counts(row)]
-    if not rows:
-        return []
     angles = []
     for colour, decay in enumerate(numbers["config"]["weight_decays"]):
         where = {"weight_decay": decay}
@@ -170,19 +166,20 @@ def pictures(numbers: Numbers) -> list[Picture]:
         Line(COLUMNS[name], name, colour=colour)
         for colour, name in enumerate(("from_etf", "from_seli", "from_target"))
     ]
-    titles = ("Cosine between minority classifiers", "Distance of the classifier's Gram matrix")
-    panels = tuple(
-        line_panel(title, rows, "ratio", lines, x_label="imbalance R", x_scale="log")
-        for title, lines in zip(titles, (angles, distances), strict=True)
+    return study.picture(
+        "fang2021_imbalance",
+        "Imbalanced classes: minority classifiers and their targets",
+        study.as_rows(numbers),
+        "ratio",
+        [
+            ("Cosine between minority classifiers", "cosine", angles),
+            ("Distance of the classifier's Gram matrix", "distance", distances),
+        ],
+        caption="Left, one colour for each weight decay: networks (solid), and the optimum for "
+        "their class counts, weight decay and norms (dashed). Right: mean over all weight decays.",
+        x_label="imbalance R",
+        x_scale="log",
     )
-    caption = (
-        "Means over the networks with training accuracy 0.99 or more; bands from the smallest to "
-        "the largest seed. Left, one colour for each weight decay: networks (solid), and the "
-        "optimum for their class counts, weight decay and norms (dashed). Right: mean over all "
-        "weight decays."
-    )
-    title = "Imbalanced classes: minority classifiers and their targets"
-    return [Picture("fang2021_imbalance", title, panels, 2, caption)]
 
 
 def mean_by_seed(numbers: Numbers, value: Value, **match: Any) -> dict[int, float]:

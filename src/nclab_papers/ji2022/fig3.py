@@ -15,17 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict
 from nclab.claims.judging import Part, Share, judge_effects, judge_shares
-from nclab.claims.pictures import Line, line_panel
-from nclab.claims.tables import Column, Table, list_rows
+from nclab.claims.tables import Column, Table, group, list_rows
 from nclab.engine import LOCAL, Engine
-from nclab.errors import NclabError
-from nclab.figures.picture import Picture, Reference
+from nclab.figures import ulpm
+from nclab.figures.picture import Picture
 from nclab.ulpm.trajectory import QUANTITIES
 from nclab_papers.ji2022.vgg_training import (
     Config,
@@ -52,18 +52,9 @@ NORMS, COSINES = QUANTITIES[:2], QUANTITIES[3:5]
 WITHIN, DUALITY = QUANTITIES[2], QUANTITIES[5]
 COLUMNS = ("(a) M", "(a) W", "(b)", "(c) M", "(c) W", "(d)")
 """Short names of the quantities; M stands for class means, W for classifiers."""
-PANELS = (
-    ("(a) variation of norms", NORMS, ("class means", "classifiers")),
-    ("(b) within-class variation", (WITHIN,), ("features",)),
-    ("(c) deviation from equal angles", COSINES, ("class means", "classifiers")),
-    ("(d) distance from self-duality", (DUALITY,), ("features and classifiers",)),
-)
-"""Title, quantities and labels of every panel."""
 
 SMALL = 0.1
 """The "small value" of the paper."""
-FIRST_EPOCH = 2
-"""First epoch that is drawn; log t must be above 0."""
 LINEAR_FROM = 100
 """Epoch from which the paper sees a straight line."""
 NET_FALL = 0.5
@@ -111,58 +102,21 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Return the paper's four panels."""
-    return [panels(numbers["rows"], title=_title(numbers))]
+    """Return the paper's four panels: means over the seeds at the epochs that all have measured."""
+    seeds, samples = numbers["seeds"], []
+    for (epoch,), rows in group(numbers["rows"], "epoch").items():
+        values = {name: [row[name] for row in rows] for name in QUANTITIES}
+        if epoch and len(rows) == len(seeds) and not any(None in v for v in values.values()):
+            means = {name: fmean(values[name]) for name in QUANTITIES}
+            samples.append({"log_time": math.log(epoch), **means})
+    title = f"{_title(numbers)}; mean over seeds, t in epochs"
+    return [ulpm.quantities_picture(samples, title=title, name="ji2022_fig3")]
 
 
 def _title(numbers: Mapping[str, Any]) -> str:
     config = numbers["config"]
     width = "" if config["width"] == 1 else f" × {config['width']:g}"
     return f"VGG-13{width}, {config['images']} images of FashionMNIST, SGD, no weight decay"
-
-
-def panels(rows: Rows, *, title: str) -> Picture:
-    """Return the four panels: means over the seeds, with bands from the smallest to the largest.
-
-    Source: ji2022, Fig. 3
-    """
-    seeds = len({row["seed"] for row in rows})
-    measured = [row["epoch"] for row in rows if row["epoch"] >= FIRST_EPOCH]
-    late = [
-        {**row, "log_epoch": math.log(row["epoch"])}
-        for row in rows
-        if measured.count(row["epoch"]) == seeds
-    ]
-    if len({row["epoch"] for row in late}) < 2:
-        raise NclabError(
-            f"Expected measurements of every seed at two epochs from {FIRST_EPOCH} on. "
-            "Train for longer."
-        )
-    drawn = tuple(
-        line_panel(
-            panel_title,
-            late,
-            "log_epoch",
-            [
-                Line(
-                    label, name, colour=colour, style="dashed" if colour else "solid", marker="none"
-                )
-                for colour, (name, label) in enumerate(zip(names, labels, strict=True))
-            ],
-            x_label="log t, t in epochs",
-            x_scale="loglog",
-            y_scale="log",
-            references=(Reference("0.1", y=SMALL),) if len(names) > 1 else (),
-        )
-        for panel_title, names, labels in PANELS
-    )
-    caption = (
-        "Each quantity against log t on logarithmic axes, as in ji2022, Fig. 3. A line of slope −1 "
-        "would be 1/log t."
-    )
-    if seeds > 1:
-        caption += f" Lines: mean over {seeds} seeds. Bands: range over the seeds."
-    return Picture("ji2022_fig3", title, drawn, columns=4, caption=caption)
 
 
 def _at_paper_size(judge: Callable[[Seeds], Finding], numbers: Numbers) -> Finding:

@@ -17,8 +17,9 @@ from nclab.claims.pictures import mean_points, point_panel
 from nclab.claims.tables import Table, group, mean_and_deviation
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture, Reference
+from nclab.figures.ulpm import PANELS
 from nclab.ulpm.trajectory import QUANTITIES
-from nclab_papers.ji2022.fig3 import COLUMNS, PANELS, SMALL
+from nclab_papers.ji2022.fig3 import COLUMNS, SMALL
 from nclab_papers.ji2022.fig3 import PRESETS as FIGURE
 from nclab_papers.ji2022.vgg_training import Config as Training
 from nclab_papers.ji2022.vgg_training import (
@@ -227,26 +228,17 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     last = ends(numbers)
     if not last:
         return []
-    panels = tuple(
-        point_panel(
-            title,
-            list(last),
-            [
-                mean_points(
-                    label,
-                    [
-                        [row[name] for row in rows if row[name] is not None]
-                        for rows in last.values()
-                    ],
-                    colour=colour,
-                )
-                for colour, (name, label) in enumerate(zip(names, labels, strict=True))
-            ],
-            y_scale="log",
-            references=(Reference("0.1", y=SMALL),) if len(names) > 1 else (),
-        )
-        for title, names, labels in PANELS
-    )
+    panels = []
+    for title, names in PANELS:
+        groups = []
+        for colour, name in enumerate(names):
+            label = "classifiers" if name.endswith("weights") else "class means"
+            values = [
+                [row[name] for row in rows if row[name] is not None] for rows in last.values()
+            ]
+            groups.append(mean_points(label if len(names) > 1 else "", values, colour=colour))
+        lines = (Reference("0.1", y=SMALL),) if len(names) > 1 else ()
+        panels.append(point_panel(title, list(last), groups, y_scale="log", references=lines))
     caption = "The last measurement of every rung (images × width): mean and range over seeds."
     title = "On the way to Figure 3: where training ends at every size"
-    return [Picture("ji2022_ladder", title, panels, 2, caption, panel_size=(4.6, 3.2))]
+    return [Picture("ji2022_ladder", title, tuple(panels), 2, caption, panel_size=(4.6, 3.2))]

@@ -6,7 +6,7 @@ them, so that the arms differ only in the compared setting.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -20,8 +20,10 @@ from torch import Tensor
 
 from nclab.claims.claim import Claim, Finding, Judge, Kind, Numbers, Verdict, claim
 from nclab.claims.judging import Part
-from nclab.claims.tables import Row, Value
+from nclab.claims.pictures import Line, line_panel
+from nclab.claims.tables import Column, Row, Table, Value, summarise
 from nclab.engine import Engine
+from nclab.figures.picture import Picture
 from nclab.training.sweep import SweepConfig
 from nclab.training.sweep.rows_only import MeasureRow, train_rows
 
@@ -193,6 +195,61 @@ def claims_about(experiment: str) -> Callable[..., Callable[[Judge], Claim]]:
         return claim(id, Kind.RESULT, text, source, needs=experiment, figure=experiment, code=code)
 
     return decorator
+
+
+def table(
+    title: str, numbers: Numbers, keys: Sequence[Column], columns: Sequence[Column]
+) -> list[Table]:
+    """Return a table with one line per setting, sorted by its keys.
+
+    The names of a key define its order.
+    """
+
+    def place(row: Row) -> tuple[Any, ...]:
+        values = [(list(key.names), key.value_of(row)) for key in keys]
+        return tuple(names.index(value) if names else value for names, value in values)
+
+    rows = sorted(as_rows(numbers), key=place)
+    return [summarise(title, rows, keys, columns, counts=counts, count_heading="count")]
+
+
+def arms(value: str | Value, column: str, labels: Mapping[Any, str], **where: Any) -> list[Line]:
+    """Return one line for each value of a column, drawn in its own colour."""
+    return [
+        Line(label, value, {**where, column: arm}, colour)
+        for colour, (arm, label) in enumerate(labels.items())
+    ]
+
+
+def picture(
+    name: str,
+    title: str,
+    rows: Iterable[Row],
+    along: str,
+    panels: Iterable[tuple[str, str, Sequence[Line]]],
+    *,
+    caption: str = "",
+    columns: int = 2,
+    **options: Any,
+) -> list[Picture]:
+    """Return a picture of means against a column; no picture if no network counts.
+
+    Args:
+        panels: title, label of the vertical axis, and lines of every panel.
+        options: further fields of `Panel`.
+    """
+    counted = [row for row in rows if counts(row)]
+    if not counted:
+        return []
+    drawn = tuple(
+        line_panel(heading, counted, along, lines, y_label=y_label, **options)
+        for heading, y_label, lines in panels
+    )
+    text = (
+        f"Lines: mean over the networks with training accuracy {COUNTS:g} or more. Bands: from the "
+        f"smallest to the largest mean of a seed. {caption}"
+    )
+    return [Picture(name, title, drawn, columns, text.rstrip())]
 
 
 def train_and_measure(

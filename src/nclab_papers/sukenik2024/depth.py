@@ -16,8 +16,7 @@ from typing import Any, get_args
 from nclab.claims.claim import Finding, Numbers
 from nclab.claims.judging import Part, judge_choices, judge_effects
 from nclab.claims.paper import run_in_one_step, run_jobs
-from nclab.claims.pictures import Line, line_panel
-from nclab.claims.tables import Column, Row, Table, summarise
+from nclab.claims.tables import Column, Row, Table
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.picture import Picture
@@ -33,6 +32,10 @@ NAMES: Mapping[str, str] = {
     "cross_entropy": "cross-entropy",
 }
 """Words for kinds and losses in tables and pictures."""
+MODELS = {
+    (kind, loss): f"{NAMES[kind]}, {NAMES[loss]}"
+    for kind, loss in product(get_args(Kind), get_args(DeepLoss))
+}
 BELOW = 1e-6
 """Smallest relative difference at which an objective counts as smaller."""
 DEEP = 4
@@ -184,13 +187,8 @@ def low_rank(row: Row) -> float:
 
 def tables(numbers: Numbers) -> list[Table]:
     """Return the ranks, and the shares of runs of low rank and below the ETF, by model and size."""
-    order = {name: index for index, name in enumerate(NAMES)}
-    rows = sorted(
-        study.as_rows(numbers),
-        key=lambda row: (order[row["kind"]], order[row["loss"]], row["layers"], row["width"]),
-    )
     keys = [
-        Column("model", lambda row: f"{NAMES[row['kind']]}, {NAMES[row['loss']]}"),
+        Column("model", lambda row: (row["kind"], row["loss"]), names=MODELS),
         Column("maps", "layers", "d"),
         Column("width", lambda row: f"{row['width']} C"),
     ]
@@ -205,36 +203,29 @@ def tables(numbers: Numbers) -> list[Table]:
         ),
     ]
     title = "Where descent ends; a run counts if it classifies every class correctly"
-    return [summarise(title, rows, keys, columns, counts=study.counts, count_heading="count")]
+    return study.table(title, numbers, keys, columns)
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return the rank relative to the classes against depth, one panel for each model."""
-    rows = [row for row in study.as_rows(numbers) if study.counts(row)]
-    if not rows:
-        return []
-    panels = tuple(
-        line_panel(
-            f"{NAMES[kind]}, {NAMES[loss]}",
-            rows,
-            "layers",
-            [
-                Line(f"width {width} C", _rank_share, where | {"width": width}, colour)
-                for colour, width in enumerate(numbers["config"]["widths"])
-            ],
-            x_label="linear maps",
-            y_label="rank of the last hidden layer / C",
-        )
-        for kind, loss in product(get_args(Kind), get_args(DeepLoss))
-        for where in [{"kind": kind, "loss": loss}]
+    widths = {width: f"width {width} C" for width in numbers["config"]["widths"]}
+    return study.picture(
+        "sukenik2024_depth",
+        "Rank that descent finds in deep unconstrained models",
+        study.as_rows(numbers),
+        "layers",
+        [
+            (
+                label,
+                "rank of the last hidden layer / C",
+                study.arms(_rank_share, "width", widths, kind=kind, loss=loss),
+            )
+            for (kind, loss), label in MODELS.items()
+        ],
+        caption="A network is a run here. The mean is over all starts and weight decays. Collapse "
+        "has rank 1 or (C − 1)/C in these units.",
+        x_label="linear maps",
     )
-    caption = (
-        "Lines: mean over the runs that classify every class correctly, over all starts and weight "
-        "decays. Bands: from the smallest to the largest mean of a seed. Collapse has rank 1 or "
-        "(C − 1)/C in these units."
-    )
-    title = "Rank that descent finds in deep unconstrained models"
-    return [Picture("sukenik2024_depth", title, panels, 2, caption)]
 
 
 def _rank_share(row: Row) -> float:

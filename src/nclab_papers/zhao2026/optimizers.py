@@ -20,8 +20,7 @@ from typing import Any
 
 from nclab.claims.claim import Finding, Numbers
 from nclab.claims.judging import Part, judge_effects
-from nclab.claims.pictures import Line, line_panel
-from nclab.claims.tables import Column, Row, Table, summarise
+from nclab.claims.tables import Column, Row, Table
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
 from nclab.training.fleet.recipe import Optimizer
@@ -119,10 +118,6 @@ def tables(numbers: Numbers) -> list[Table]:
     )
     names = {str(name): label for name, label in OPTIMIZERS.items()}
     names[NO_MOMENTUM] = "SGD without momentum"
-    order = {name: index for index, name in enumerate(names)}
-    rows = sorted(
-        study.as_rows(numbers), key=lambda row: (order[row["optimizer"]], row["weight_decay"])
-    )
     keys = [
         Column("optimiser", "optimizer", names=names),
         Column("weight decay", "weight_decay", "g"),
@@ -130,44 +125,32 @@ def tables(numbers: Numbers) -> list[Table]:
     headings = {"nc1": "NC1", "nc2": "NC2", "nc3": "NC3", "raw_nc3": "NC3 raw"}
     columns = [Column(heading, study.log10(name), ".2f") for name, heading in headings.items()]
     columns.append(Column("NC0", "nc0"))
-    return [summarise(title, rows, keys, columns, counts=study.counts, count_heading="count")]
+    return study.table(title, numbers, keys, columns)
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return NC1, NC2 and NC3 against weight decay, and NC0 of AdamW by the number of classes."""
-    rows = [row for row in study.as_rows(numbers) if row["weight_decay"] > 0 and study.counts(row)]
-    if not rows:
-        return []
-    quantities = {
-        title: [
-            Line(label, study.log10(title.lower()), {"optimizer": name}, colour)
-            for colour, (name, label) in enumerate(OPTIMIZERS.items())
-        ]
-        for title in ("NC1", "NC2", "NC3")
-    }
-    quantities["NC0 of AdamW"] = [
-        Line(f"C = {classes}", "nc0", {"optimizer": "adamw", "classes": classes}, colour)
-        for colour, classes in enumerate(numbers["config"]["classes"])
-    ]
-    panels = tuple(
-        line_panel(
-            title,
-            rows,
-            "weight_decay",
-            lines,
-            x_label="weight decay",
-            y_label="NC0" if "NC0" in title else f"log10 {title}",
-            x_scale="log",
+    panels = [
+        (
+            name.upper(),
+            f"log10 {name.upper()}",
+            study.arms(study.log10(name), "optimizer", OPTIMIZERS),
         )
-        for title, lines in quantities.items()
+        for name in ("nc1", "nc2", "nc3")
+    ]
+    classes = {count: f"C = {count}" for count in numbers["config"]["classes"]}
+    nc0 = study.arms("nc0", "classes", classes, optimizer="adamw")
+    return study.picture(
+        "zhao2026_optimizers",
+        "Collapse by optimiser and weight decay",
+        [row for row in study.as_rows(numbers) if row["weight_decay"] > 0],
+        "weight_decay",
+        [*panels, ("NC0 of AdamW", "NC0", nc0)],
+        caption="SGD, Adam and sign descent add weight decay to the gradient; SGDW and AdamW "
+        "subtract it from the weights.",
+        x_label="weight decay",
+        x_scale="log",
     )
-    caption = (
-        "Lines: mean over the networks with training accuracy 0.99 or more. Bands: from the "
-        "smallest to the largest mean of a seed. SGD, Adam and sign descent add weight decay to "
-        "the gradient; SGDW and AdamW subtract it from the weights."
-    )
-    title = "Collapse by optimiser and weight decay"
-    return [Picture("zhao2026_optimizers", title, panels, 2, caption)]
 
 
 study_claim = study.claims_about("zhao2026_optimizers")

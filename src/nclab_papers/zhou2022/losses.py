@@ -20,9 +20,8 @@ from torch import Tensor
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.judging import Part, judge_effects
-from nclab.claims.pictures import Line, line_panel
 from nclab.claims.statements import holds_if
-from nclab.claims.tables import Column, Row, Table, Value, summarise
+from nclab.claims.tables import Column, Row, Table, Value
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
@@ -166,8 +165,6 @@ def tables(numbers: Numbers) -> list[Table]:
         "Collapse, held-out accuracy and logit gap; mean ± deviation over networks with training "
         "accuracy 0.99 or more"
     )
-    order = {loss: index for index, loss in enumerate(LOSSES)}
-    rows = sorted(study.as_rows(numbers), key=lambda row: (order[row["loss"]], row["weight_decay"]))
     keys = [Column("loss", "loss", names=LOSSES), Column("weight decay", "weight_decay", "g")]
     columns = [
         Column("log10 NC1", study.log10("nc1"), ".2f"),
@@ -175,40 +172,25 @@ def tables(numbers: Numbers) -> list[Table]:
         Column("gap", "gap", ".2f"),
         Column("predicted gap", "predicted_gap", ".2f"),
     ]
-    return [summarise(title, rows, keys, columns, counts=study.counts, count_heading="count")]
+    return study.table(title, numbers, keys, columns)
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Return collapse, held-out accuracy and logit gaps of all losses, against weight decay."""
-    rows = [row for row in study.as_rows(numbers) if study.counts(row)]
-    if not rows:
-        return []
-    quantities: tuple[tuple[str, str, Value], ...] = (
-        ("NC1", "log10 NC1", study.log10("nc1")),
-        ("Held-out samples", "accuracy", study.column("test_accuracy")),
-        ("Logit gap", "log10(measured / predicted)", gap_error),
+    return study.picture(
+        "zhou2022_losses",
+        "Five losses: collapse, generalisation and logit gap",
+        study.as_rows(numbers),
+        "weight_decay",
+        [
+            ("NC1", "log10 NC1", study.arms(study.log10("nc1"), "loss", LOSSES)),
+            ("Held-out samples", "accuracy", study.arms("test_accuracy", "loss", LOSSES)),
+            ("Logit gap", "log10(measured / predicted)", study.arms(gap_error, "loss", LOSSES)),
+        ],
+        columns=3,
+        x_label="weight decay",
+        x_scale="log",
     )
-    panels = tuple(
-        line_panel(
-            title,
-            rows,
-            "weight_decay",
-            [
-                Line(label, value, {"loss": loss}, colour)
-                for colour, (loss, label) in enumerate(LOSSES.items())
-            ],
-            x_label="weight decay",
-            y_label=y_label,
-            x_scale="log",
-        )
-        for title, y_label, value in quantities
-    )
-    caption = (
-        "Lines: mean over the networks with training accuracy 0.99 or more. Bands: from the "
-        "smallest to the largest mean of a seed."
-    )
-    title = "Five losses: collapse, generalisation and logit gap"
-    return [Picture("zhou2022_losses", title, panels, 3, caption)]
 
 
 def gap_error(row: Row) -> float | None:

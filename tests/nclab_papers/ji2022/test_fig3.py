@@ -17,12 +17,11 @@ from nclab.engine.jobs import JobList
 from nclab.errors import MissingData, NclabError, NclabWarning
 from nclab.figures.matplotlib_renderer import draw
 from nclab.figures.picture import Panel
-from nclab.figures.plotly_renderer import plotly_figure
 from nclab.text import as_text
 from nclab.training.data import fashion_mnist
 from nclab.ulpm.trajectory import QUANTITIES
 from nclab_papers.ji2022 import fig3, vgg_training
-from nclab_papers.ji2022.fig3 import LAWS, advantage, fall, held_out, panels
+from nclab_papers.ji2022.fig3 import LAWS, advantage, fall, held_out
 from nclab_papers.ji2022.vgg_training import Config
 from tests.nclab_papers.ji2022.test_vgg_training import TINY
 
@@ -174,7 +173,8 @@ def test_claims_on_another_variant_are_open_and_name_the_variant() -> None:
 
 
 def test_numbers_without_a_variant_have_tables_and_pictures() -> None:
-    numbers = {"config": SMALLER, "rows": [row | {"loss": 0.1} for row in ALL]}
+    rows = [row | {"loss": 0.1} for row in ALL]
+    numbers = {"config": SMALLER, "seeds": list(SEEDS), "rows": rows}
     (picture,), (table,) = fig3.pictures(numbers), fig3.tables(numbers)
     assert picture.name == "ji2022_fig3"
     assert "VGG-13 × 0.125" in table.title
@@ -239,72 +239,34 @@ def test_claims_are_open_if_a_quantity_was_not_measured() -> None:
     assert "seed 0 has measurements without nc3_self_duality" in findings["fig-3b"].evidence
 
 
-ROWS = [
-    {"seed": seed, "epoch": epoch} | {name: (index + 1) / (epoch + 1 + seed)}
-    for seed in (0, 1)
-    for epoch in (0, 1, 2, 5, 10)
-    for index, name in enumerate(QUANTITIES[:1])
-]
-ROWS = [
-    row | {name: row[QUANTITIES[0]] * (1 + i) for i, name in enumerate(QUANTITIES)} for row in ROWS
-]
-
-
-def test_lines_are_means_and_bands_are_ranges() -> None:
-    picture = panels(ROWS, title="two seeds")
-    assert [len(panel.series) for panel in picture.panels if isinstance(panel, Panel)] == [
-        2,
-        1,
-        2,
-        1,
-    ]
-    first = picture.panels[0]
-    assert isinstance(first, Panel)
-    assert (first.x_scale, first.y_scale) == ("loglog", "log")
-    assert [line.y for line in first.references] == [0.1]
-    means, weights = first.series
-    assert list(means.x) == pytest.approx(np.log([2, 5, 10]))
-    assert means.low is not None
-    assert means.high is not None
-    assert means.high[0] == pytest.approx(1 / 3)
-    assert means.low[0] == pytest.approx(1 / 4)
-    assert means.y[0] == pytest.approx((1 / 3 + 1 / 4) / 2)
-    assert weights.y[2] == pytest.approx(1 / 11 + 1 / 12)
-    assert (means.style, weights.style) == ("solid", "dashed")
-
-
-def test_one_seed_has_no_band() -> None:
-    picture = panels([row for row in ROWS if row["seed"] == 0], title="one")
+def picture_of(rows: list[Row], seeds: int = 8) -> Panel:
+    numbers = {"config": SMALLER, "seeds": list(range(seeds)), "rows": rows}
+    (picture,) = fig3.pictures(numbers)
+    assert len(draw(picture).axes) == 4
     panel = picture.panels[0]
     assert isinstance(panel, Panel)
-    assert panel.series[0].low is None
-    assert "seeds" not in picture.caption
+    return panel
+
+
+def test_lines_are_means_over_the_seeds() -> None:
+    panel = picture_of(ALL)
+    assert (panel.x_scale, panel.y_scale) == ("loglog", "log")
+    means, weights, rate = panel.series
+    drawn = [epoch for epoch in EPOCHS if math.log(epoch or 1) > 1]
+    assert list(means.x) == list(weights.x) == pytest.approx(np.log(drawn))
+    assert means.y[-1] == pytest.approx(0.535 / math.log(503))
+    assert rate.label == "1/log t"
 
 
 def test_epochs_that_a_seed_lacks_are_skipped() -> None:
-    rows = [row for row in ROWS if (row["seed"], row["epoch"]) != (1, 5)]
-    panel = panels(rows, title="").panels[0]
-    assert isinstance(panel, Panel)
-    assert list(panel.series[0].x) == pytest.approx(np.log([2, 10]))
+    rows = [row for row in ALL if (row["seed"], row["epoch"]) != (1, 30)]
+    rows = [row | ({QUANTITIES[2]: None} if row["epoch"] == 10 else {}) for row in rows]
+    assert len(picture_of(rows).series[0].x) == len(picture_of(ALL).series[0].x) - 2
 
 
 def test_too_few_measurements_raise() -> None:
-    with pytest.raises(NclabError, match="Train for longer"):
-        panels(ROWS[:3], title="")
-
-
-def test_both_renderers_draw_the_picture() -> None:
-    picture = panels(ROWS, title="two seeds")
-    assert len(draw(picture).axes) == 4
-    assert len(plotly_figure(picture).data) >= 6
-
-
-def test_missing_measurements_are_left_out() -> None:
-    name = QUANTITIES[2]
-    rows = [row | ({name: None} if row["epoch"] == 5 else {}) for row in ROWS]
-    panel = panels(rows, title="").panels[1]
-    assert isinstance(panel, Panel)
-    assert list(panel.series[0].x) == pytest.approx(np.log([2, 10]))
+    with pytest.raises(NclabError, match="Run for longer"):
+        picture_of([row for row in ALL if row["epoch"] < 3])
 
 
 TIMES = [100, 115, 130, 150, 175, 200, 230, 260, 300, 340, 390, 440, 500]
