@@ -7,7 +7,6 @@ outside the folder, and a sparse file of terabytes costs nothing to create.
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
@@ -250,27 +249,26 @@ def replace_folder(target: Path, files: Mapping[str, bytes], mark: FolderMark) -
     mark.check(target)
     with translate_os_errors("write to the folder", named, NclabError):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.parent):
-            _clean_up(target, mark)
-            new = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-            old = target.with_name(f"{new.name}.old")
-            try:
-                for name in mark.folders:
-                    (new / name).mkdir(parents=True, exist_ok=True)
-                content = json.dumps(dict(mark.content)).encode()
-                for name, text in {mark.name: content, **files}.items():
-                    (new / name).parent.mkdir(parents=True, exist_ok=True)
-                    (new / name).write_bytes(text)
-                if target.exists():
-                    shutil.copymode(target, new)
-                    os.rename(target, old)
-                os.rename(new, target)
-            except BaseException:
-                shutil.rmtree(new, ignore_errors=True)
-                if old.exists():
-                    os.rename(old, target)
-                raise
-            _clean_up(target, mark)
+        _clean_up(target, mark)
+        new = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+        old = target.with_name(f"{new.name}.old")
+        try:
+            for name in mark.folders:
+                (new / name).mkdir(parents=True, exist_ok=True)
+            content = json.dumps(dict(mark.content)).encode()
+            for name, text in {mark.name: content, **files}.items():
+                (new / name).parent.mkdir(parents=True, exist_ok=True)
+                (new / name).write_bytes(text)
+            if target.exists():
+                shutil.copymode(target, new)
+                os.rename(target, old)
+            os.rename(new, target)
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)
+            if old.exists():
+                os.rename(old, target)
+            raise
+        _clean_up(target, mark)
 
 
 def _clean_up(target: Path, mark: FolderMark) -> None:
@@ -290,15 +288,3 @@ def _clean_up(target: Path, mark: FolderMark) -> None:
                 if path.name not in ours and not os.path.lexists(target / path.name):
                     os.rename(path, target / path.name)
             shutil.rmtree(leftover)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time replace folders in this folder."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

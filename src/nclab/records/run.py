@@ -146,7 +146,11 @@ def _require_same_run(old: Manifest, new: Mapping[str, Any], folder: Path) -> No
 
 def _warn_of_other_environment(old: Manifest, new: Manifest, folder: Path) -> None:
     """Warn of another version, device or CPU, which may round differently."""
-    change = first_difference(_environment(old, old), _environment(new, old))
+    # Older versions of nclab recorded neither the backend nor the CPU nor the version of numba.
+    unknown = {name for name in ("backend", "cpu") if getattr(old, name) is None}
+    before = {name: fact for name, fact in _environment(old).items() if name not in unknown}
+    now = _environment(new)
+    change = first_difference(before, {name: now.get(name) for name in before})
     if change:
         warnings.warn(
             f"{folder} was started with another version, device or CPU ({change}). Its numbers may "
@@ -156,17 +160,10 @@ def _warn_of_other_environment(old: Manifest, new: Manifest, folder: Path) -> No
         )
 
 
-def _environment(manifest: Manifest, old: Manifest) -> dict[str, Any]:
-    """Return what decides the rounding, without what the old run did not record."""
-    facts = {"device": manifest.device, "backend": manifest.backend, "cpu": manifest.cpu}
-    facts |= {**manifest.versions, "commit": manifest.commit}
-    if old.cpu is None:
-        del facts["cpu"]
-    if old.backend is None:
-        del facts["backend"]
-        if "numba" not in old.versions:
-            facts.pop("numba", None)
-    return facts
+def _environment(manifest: Manifest) -> dict[str, Any]:
+    """Return what decides the rounding."""
+    names = ("device", "backend", "cpu", "commit")
+    return {**manifest.versions, **{name: getattr(manifest, name) for name in names}}
 
 
 class Heartbeat:
