@@ -135,12 +135,12 @@ def hand_error(case: Inequality, left: ArrayLike, right: ArrayLike) -> dict[str,
 def with_hand_check(judge: Judge) -> Judge:
     """Return a judge whose verdict is open if the code fails the case worked out by hand.
 
-    The numbers contain the relative error on this case as `hand_error`.
+    The numbers contain the relative error on this case as `hand_error`, if there is such a case.
     """
 
     @wraps(judge)
     def checked(numbers: Numbers) -> Finding:
-        finding, error = judge(numbers), float(numbers["hand_error"])
+        finding, error = judge(numbers), float(numbers.get("hand_error", 0.0))
         if error <= HAND_TOLERANCE:
             return finding
         evidence = (
@@ -162,19 +162,36 @@ def describe(sentence: str, numbers: Numbers, **more: str) -> str:
     return sentence.format_map({**shown, **more})
 
 
-def judge_and_describe(sentence: str) -> Judge:
+def judge_and_describe(
+    sentence: str,
+    condition: Callable[[Numbers], bool] = lambda numbers: True,
+    *,
+    enough: int = ENOUGH,
+) -> Judge:
     """Return a judge of a tally whose evidence is a sentence with further numbers.
 
     Args:
         sentence: the evidence, as for `describe`; {tally} stands for the tally in words.
+        condition: condition on the numbers without which the statement is refuted.
+        enough: number of data sets, as for `judge_statement`.
     """
 
     def judge(numbers: Numbers) -> Finding:
-        finding = judge_statement(numbers)
+        finding = judge_statement(numbers, enough=enough)
         evidence = describe(sentence, numbers, tally=finding.evidence)
-        return Finding(finding.verdict, evidence, numbers)
+        verdict = finding.verdict if condition(numbers) else Verdict.REFUTED
+        return Finding(verdict, evidence, numbers)
 
     return judge
+
+
+def judge_if(condition: Callable[[Numbers], bool], sentence: str) -> Judge:
+    """Return a judge of a statement that holds if a condition on the numbers is true.
+
+    Args:
+        sentence: the evidence, as for `describe`.
+    """
+    return lambda numbers: holds_if(condition(numbers), describe(sentence, numbers), numbers)
 
 
 def statement(
@@ -185,6 +202,7 @@ def statement(
     code: Callable[..., Any],
     *,
     judge: Judge = judge_statement,
+    figure: str = "",
 ) -> Callable[[Gather], Claim]:
     """Return a decorator that turns a function from a preset to numbers into a claim.
 
@@ -194,7 +212,7 @@ def statement(
     """
     path = f"{code.__module__}.{code.__name__}"
     checked = with_hand_check(judge)
-    return lambda gather: Claim(id, kind, text, source, checked, gather, code=path)
+    return lambda gather: Claim(id, kind, text, source, checked, gather, "", path, figure)
 
 
 def max_abs(values: Sequence[float] | NDArray[np.float64]) -> float:

@@ -13,11 +13,10 @@ import numpy as np
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import (
     HAND_TOLERANCE,
-    describe,
     describe_tally,
     draws,
     hand_error,
-    holds_if,
+    judge_if,
     judge_repair,
     judge_statement,
     relative_error,
@@ -141,7 +140,20 @@ def _split(classes: int, product: float, delta: float, share: float) -> tuple[fl
     return worst / ((classes - 1) / (classes * product) * alone), limit
 
 
-def _worst_split(preset: str) -> Numbers:
+@statement(
+    "pan2023/proof-worst-split",
+    Kind.PROOF_STEP,
+    r"Where $\varepsilon$ is small the bound on intra-class cosines is worst with all of "
+    r"$\varepsilon$ in $\varepsilon_2$.",
+    "pan2023, Thm 2.3.1 (proof) “then worst case bound when”",
+    thesis_bounds,
+    judge=judge_if(
+        lambda numbers: abs(numbers["ratio"] - 1) <= HAND_TOLERANCE and numbers["limit"] > 1,
+        "no distribution of epsilon over the steps is worse in {cases} cases with epsilon < delta "
+        "(ratio {ratio}), and none can be worse up to epsilon = {limit} delta",
+    ),
+)
+def worst_split(preset: str) -> Numbers:
     ratios, limits = zip(*map(_split, *zip(*SPLITS, strict=True)), strict=True)
     return {
         "cases": len(SPLITS),
@@ -149,28 +161,6 @@ def _worst_split(preset: str) -> Numbers:
         "limit": min(limits),
         "hand_error": _gap_error(),
     }
-
-
-@claim(
-    "pan2023/proof-worst-split",
-    Kind.PROOF_STEP,
-    r"Where $\varepsilon$ is small the bound on intra-class cosines is worst with all of "
-    r"$\varepsilon$ in $\varepsilon_2$.",
-    "pan2023, Thm 2.3.1 (proof) “then worst case bound when”",
-    gather=_worst_split,
-    code="nclab.theory.certificates.theorem_constants.thesis_bounds",
-)
-@with_hand_check
-def worst_split(numbers: Numbers) -> Finding:
-    """Judge that no distribution of epsilon is worse than epsilon_2 = epsilon."""
-    ratio, limit = numbers["ratio"], numbers["limit"]
-    evidence = describe(
-        "no distribution of epsilon over the steps is worse in {cases} cases with epsilon < delta "
-        "(ratio {ratio}), and none can be worse up to epsilon = {limit} delta",
-        numbers,
-    )
-    right = abs(ratio - 1) <= HAND_TOLERANCE and limit > 1
-    return holds_if(right, evidence, numbers)
 
 
 @statement(

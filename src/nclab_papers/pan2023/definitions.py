@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from nclab.claims.claim import Finding, Kind, Numbers, claim
-from nclab.claims.statements import describe, holds_if, max_abs
+from nclab.claims.claim import Kind, Numbers
+from nclab.claims.statements import judge_if, max_abs, statement
 from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab.training.data.artificial import ConicHull
 from nclab.training.models.mlp import MLP, Shape
@@ -18,12 +18,34 @@ ROUNDING = 1e-9
 TRIALS = {"quick": 2_000, "paper": 20_000}
 
 
-def _cones(preset: str) -> Numbers:
+@statement(
+    "pan2023/def-conic-hull",
+    Kind.DEFINITION,
+    "In a conic hull data set every class is a cone with its vertex at the origin, cut out by "
+    r"planes $x \cdot b_i > 0$.",
+    "pan2023, Sec. 3.1 “within an infinite cone with the vertex at the origin”",
+    ConicHull,
+    judge=judge_if(
+        lambda numbers: (
+            numbers["smallest_class"] > 0
+            and numbers["sums"] > 0
+            and not any(
+                numbers[name]
+                for name in ("outside_their_cone", "moved_by_scaling", "sums_that_leave")
+            )
+        ),
+        "of {points} points in four classes between two planes, {outside_their_cone} are outside "
+        "the cone of their class or in two cones, and {moved_by_scaling} leave it when scaled; "
+        "{sums_that_leave} of {sums} sums of two members leave the cone; the smallest class has "
+        "{smallest_class} points",
+    ),
+)
+def cones(preset: str) -> Numbers:
     rng = np.random.default_rng(2)
     planes = rng.normal(size=(2, 16))
     signs = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
-    cones = tuple(tuple(map(tuple, planes * sign[:, None])) for sign in signs)
-    drawn = ConicHull(inputs=16, samples=TRIALS[preset], cones=cones, seed=2).draw()
+    normals = tuple(tuple(map(tuple, planes * sign[:, None])) for sign in signs)
+    drawn = ConicHull(inputs=16, samples=TRIALS[preset], cones=normals, seed=2).draw()
     x, labels = drawn.inputs.double().numpy(), drawn.labels.numpy()
     expected = np.eye(4, dtype=bool)[labels]
 
@@ -45,29 +67,6 @@ def _cones(preset: str) -> Numbers:
     }
 
 
-@claim(
-    "pan2023/def-conic-hull",
-    Kind.DEFINITION,
-    "In a conic hull data set every class is a cone with its vertex at the origin, cut out by "
-    r"planes $x \cdot b_i > 0$.",
-    "pan2023, Sec. 3.1 “within an infinite cone with the vertex at the origin”",
-    gather=_cones,
-    code="nclab.training.data.artificial.ConicHull",
-)
-def cones(numbers: Numbers) -> Finding:
-    evidence = describe(
-        "of {points} points in four classes between two planes, {outside_their_cone} are outside "
-        "the cone of their class or in two cones, and {moved_by_scaling} leave it when scaled; "
-        "{sums_that_leave} of {sums} sums of two members leave the cone; the smallest class has "
-        "{smallest_class} points",
-        numbers,
-    )
-    names = ("outside_their_cone", "moved_by_scaling", "sums_that_leave")
-    enough = numbers["smallest_class"] > 0 and numbers["sums"] > 0
-    right = all(numbers[name] == 0 for name in names) and enough
-    return holds_if(right, evidence, numbers)
-
-
 def _by_hand(block: nn.Module, rows: torch.Tensor) -> torch.Tensor:
     """Compute BN(max(W h + b, 0)) by its definition, with the parameters of a layer."""
     linear, _, norm = block.children()
@@ -78,8 +77,23 @@ def _by_hand(block: nn.Module, rows: torch.Tensor) -> torch.Tensor:
     return norm.weight * centred / (centred.square().mean(0) + norm.eps).sqrt() + norm.bias
 
 
+@statement(
+    "pan2023/def-3.2.1",
+    Kind.DEFINITION,
+    r"A multi-layer perceptron with batch norm is the composition of layers $\mathrm{BN}(\max(Wh "
+    "+ b, 0))$ and a last linear layer.",
+    "pan2023, Def. 3.2.1 “(MLP) classifier with batch normalization of depth L”",
+    MLP,
+    judge=judge_if(
+        lambda numbers: max(numbers.values()) <= ROUNDING,
+        "layers composed by hand give the outputs of the network (error {composition_error}); "
+        "features after batch norm have mean b and standard deviation gamma (errors {mean_error}, "
+        "{deviation_error}) and do not depend on the scale of the preceding weights (error "
+        "{scaling_error})",
+    ),
+)
 @torch.no_grad()
-def _composition(preset: str) -> Numbers:
+def composition(preset: str) -> Numbers:
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(64, 5, generator=generator, dtype=torch.float64)
     network, _ = MLP.seeded(Shape(inputs=5, classes=4, layers=4, width=7), seed=0)
@@ -108,27 +122,21 @@ def _composition(preset: str) -> Numbers:
     }
 
 
-@claim(
-    "pan2023/def-3.2.1",
+@statement(
+    "pan2023/def-3.2.2",
     Kind.DEFINITION,
-    r"A multi-layer perceptron with batch norm is the composition of layers $\mathrm{BN}(\max(Wh "
-    "+ b, 0))$ and a last linear layer.",
-    "pan2023, Def. 3.2.1 “(MLP) classifier with batch normalization of depth L”",
-    gather=_composition,
-    code="nclab.training.models.mlp.MLP",
+    r"The $\varepsilon$-effective depth is the first layer whose nearest-class-centre error is "
+    r"at most $\varepsilon$, or the number of layers if there is none.",
+    "pan2023, Def. 3.2.2 “Suppose we have a dataset S and a neural network”",
+    effective_depth,
+    judge=judge_if(
+        lambda numbers: numbers["differing"] == numbers["rising"] == 0 < numbers["none"],
+        "on {networks} series of layer accuracies the depth differs from a direct search in "
+        "{differing} cases ({none} cases have no such layer, and the depth is the number of "
+        "layers) and increases with epsilon in {rising}",
+    ),
 )
-def composition(numbers: Numbers) -> Finding:
-    evidence = describe(
-        "layers composed by hand give the outputs of the network (error {composition_error}); "
-        "features after batch norm have mean b and standard deviation gamma (errors {mean_error}, "
-        "{deviation_error}) and do not depend on the scale of the preceding weights (error "
-        "{scaling_error})",
-        numbers,
-    )
-    return holds_if(max(numbers.values()) <= ROUNDING, evidence, numbers)
-
-
-def _depths(preset: str) -> Numbers:
+def depths(preset: str) -> Numbers:
     rng = np.random.default_rng(1)
     differing, rising, none = 0, 0, 0
     for _ in range(TRIALS[preset]):
@@ -143,23 +151,3 @@ def _depths(preset: str) -> Numbers:
             differing += depths[-1] != (good[0] if good else len(accuracies))
         rising += any(late > early for early, late in pairwise(depths))
     return {"networks": TRIALS[preset], "differing": differing, "rising": rising, "none": none}
-
-
-@claim(
-    "pan2023/def-3.2.2",
-    Kind.DEFINITION,
-    r"The $\varepsilon$-effective depth is the first layer whose nearest-class-centre error is "
-    r"at most $\varepsilon$, or the number of layers if there is none.",
-    "pan2023, Def. 3.2.2 “Suppose we have a dataset S and a neural network”",
-    gather=_depths,
-    code="nclab.metrics.nc4_nearest_center.effective_depth",
-)
-def depths(numbers: Numbers) -> Finding:
-    evidence = describe(
-        "on {networks} series of layer accuracies the depth differs from a direct search in "
-        "{differing} cases ({none} cases have no such layer, and the depth is the number of "
-        "layers) and increases with epsilon in {rising}",
-        numbers,
-    )
-    right = numbers["differing"] == 0 and numbers["rising"] == 0 and numbers["none"] > 0
-    return holds_if(right, evidence, numbers)

@@ -10,17 +10,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.claim import Kind, Numbers
 from nclab.claims.statements import (
-    describe,
     draws,
     hand_error,
     judge_and_describe,
-    judge_statement,
     relative_error,
     statement,
     tally,
-    with_hand_check,
 )
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.theory.certificates.norms_and_loss import excess_to_leave
@@ -95,7 +92,21 @@ def _with_norms(
     return w, h, alpha, beta
 
 
-def _minimum(preset: str) -> Numbers:
+@statement(
+    "pan2023/thm-2.3.1-minimum",
+    Kind.THEOREM,
+    r"$m = \log\left(1 + (C-1)\exp\left(-\frac{C}{C-1}\alpha\beta\right)\right)$ is the smallest "
+    "loss of any weights and features with these norms.",
+    "pan2023, Thm 2.3.1 “is the minimum achievable loss for any set of weight and feature”",
+    minimal_loss,
+    judge=judge_and_describe(
+        "no loss is below m: {tally}; simplex ETFs attain m (relative gap {etf_gap}), but they "
+        "need d >= C - 1: six classes in two dimensions reach only {plane_loss}, where m is "
+        "{plane_minimum}",
+        lambda numbers: numbers["etf_gap"] <= 1e-9,
+    ),
+)
+def minimum(preset: str) -> Numbers:
     rng = np.random.default_rng(0)
     batches, gaps = [], []
     for classes in (2, 3, 4, 7):
@@ -114,29 +125,6 @@ def _minimum(preset: str) -> Numbers:
         "plane_loss": lowest_loss(6, 2, product=3.0),
         "plane_minimum": g(3.0, 6),
     }
-
-
-@claim(
-    "pan2023/thm-2.3.1-minimum",
-    Kind.THEOREM,
-    r"$m = \log\left(1 + (C-1)\exp\left(-\frac{C}{C-1}\alpha\beta\right)\right)$ is the smallest "
-    "loss of any weights and features with these norms.",
-    "pan2023, Thm 2.3.1 “is the minimum achievable loss for any set of weight and feature”",
-    gather=_minimum,
-    code="nclab_papers.pan2023.loss_steps.minimal_loss",
-)
-@with_hand_check
-def minimum(numbers: Numbers) -> Finding:
-    finding = judge_statement(numbers)
-    evidence = describe(
-        "no loss is below m: {tally}; simplex ETFs attain m (relative gap {etf_gap}), but they "
-        "need d >= C - 1: six classes in two dimensions reach only {plane_loss}, where m is "
-        "{plane_minimum}",
-        numbers,
-        tally=finding.evidence,
-    )
-    attained = numbers["etf_gap"] <= 1e-9
-    return Finding(finding.verdict if attained else Verdict.REFUTED, evidence, numbers)
 
 
 def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> Inequality:

@@ -5,20 +5,23 @@ import math
 import numpy as np
 import torch
 
-from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.statements import (
     describe,
     holds_if,
-    judge_statement,
+    judge_and_describe,
+    judge_if,
     max_abs,
     relative_error,
+    statement,
     tally,
-    with_hand_check,
 )
 from nclab.measurement.arrays import measure_features
 from nclab.measurement.collapse import Collapse
+from nclab.metrics.cosine import inter_cosine, intra_cosine
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.metrics.nc3_self_duality import nc3_alignment, nc3_alignment_raw
+from nclab.metrics.nc4_nearest_center import nc4_cosine_accuracy
 from nclab.statistics import ClassMoments
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import Inequality, norms, sample_losses, units
@@ -81,7 +84,21 @@ def cosines(numbers: Numbers) -> Finding:
     return holds_if(right, evidence, numbers)
 
 
-def _variability(preset: str) -> Numbers:
+@statement(
+    "pan2023/sec-2.2-nc1",
+    Kind.REMARK,
+    "Intra-class cosine 1 means that all features of the class are the same up to scaling, "
+    "whatever their norms.",
+    "pan2023, Sec. 2.2 (NC1) “exactly the same up to scaling”",
+    intra_cosine,
+    judge=judge_and_describe(
+        "1 - intra is the variance of the unit features: {tally}; features of one direction have "
+        "intra 1 (error {same_direction_error}) even if their norms vary by {norm_variation} or "
+        "more",
+        lambda numbers: numbers["same_direction_error"] <= EXACT,
+    ),
+)
+def variability(preset: str) -> Numbers:
     rng = np.random.default_rng(1)
     _, H = networks(rng, MANY[preset], 4, 5)
     unit = units(H)
@@ -98,31 +115,20 @@ def _variability(preset: str) -> Numbers:
     }
 
 
-@claim(
-    "pan2023/sec-2.2-nc1",
+@statement(
+    "pan2023/sec-2.2-nc2",
     Kind.REMARK,
-    "Intra-class cosine 1 means that all features of the class are the same up to scaling, "
-    "whatever their norms.",
-    "pan2023, Sec. 2.2 (NC1) “exactly the same up to scaling”",
-    gather=_variability,
-    code="nclab.metrics.cosine.intra_cosine",
+    r"Inter-class cosine $-\frac{1}{C-1}$ for every pair means that the normalised features form "
+    "a simplex equiangular tight frame.",
+    "pan2023, Sec. 2.2 (NC2) “the feature vectors form a Simplex ETF after normalization”",
+    inter_cosine,
+    judge=judge_and_describe(
+        "mean inter >= -mean intra / (C-1): {tally}; so -1/(C-1) for every pair implies intra 1 "
+        "and the angles of a simplex, whose cosines are exact to {frame_error}",
+        lambda numbers: numbers["frame_error"] <= EXACT,
+    ),
 )
-@with_hand_check
-def variability(numbers: Numbers) -> Finding:
-    """Judge the identity, and features of one direction with different norms."""
-    finding = judge_statement(numbers)
-    evidence = describe(
-        "1 - intra is the variance of the unit features: {tally}; features of one direction have "
-        "intra 1 (error {same_direction_error}) even if their norms vary by {norm_variation} or "
-        "more",
-        numbers,
-        tally=finding.evidence,
-    )
-    right = finding.verdict is Verdict.HOLDS and numbers["same_direction_error"] <= EXACT
-    return Finding(finding.verdict if right else Verdict.REFUTED, evidence, numbers)
-
-
-def _simplex(preset: str) -> Numbers:
+def simplex(preset: str) -> Numbers:
     rng = np.random.default_rng(2)
     batches = []
     for classes in (3, 4, 10):
@@ -138,28 +144,25 @@ def _simplex(preset: str) -> Numbers:
     return {**tally(*batches), "frame_error": max_abs(off_diagonal + 1 / 9)}
 
 
-@claim(
-    "pan2023/sec-2.2-nc2",
+@statement(
+    "pan2023/sec-2.2-nc3",
     Kind.REMARK,
-    r"Inter-class cosine $-\frac{1}{C-1}$ for every pair means that the normalised features form "
-    "a simplex equiangular tight frame.",
-    "pan2023, Sec. 2.2 (NC2) “the feature vectors form a Simplex ETF after normalization”",
-    gather=_simplex,
-    code="nclab.metrics.cosine.inter_cosine",
+    "Cosine 1 between weight vector and mean feature, for every class, is self-duality: they are "
+    "the same up to scaling.",
+    "pan2023, Sec. 2.2 (NC3) “class mean feature vector is the same as the corresponding weight”",
+    nc3_alignment,
+    judge=judge_if(
+        lambda numbers: (
+            numbers["loss_change"] <= EXACT
+            and numbers["raw_after"] < 0.99
+            and all(abs(numbers[name] - 1) <= EXACT for name in ("raw_before", "centred_after"))
+        ),
+        "parallel rows have cosine {raw_before}; adding one vector to all rows does not change the "
+        "loss (change {loss_change}) but changes the cosine to {raw_after}; with centred rows it "
+        "remains {centred_after}",
+    ),
 )
-def simplex(numbers: Numbers) -> Finding:
-    finding = judge_statement(numbers)
-    evidence = describe(
-        "mean inter >= -mean intra / (C-1): {tally}; so -1/(C-1) for every pair implies intra 1 "
-        "and the angles of a simplex, whose cosines are exact to {frame_error}",
-        numbers,
-        tally=finding.evidence,
-    )
-    right = finding.verdict is Verdict.HOLDS and numbers["frame_error"] <= EXACT
-    return Finding(finding.verdict if right else Verdict.REFUTED, evidence, numbers)
-
-
-def _duality(preset: str) -> Numbers:
+def duality(preset: str) -> Numbers:
     frame = simplex_etf(4, 5).numpy()
     features = np.repeat(2 * frame[:, None], 3, axis=1)
     moved = frame + np.full(5, 0.7)
@@ -175,38 +178,33 @@ def _duality(preset: str) -> Numbers:
     }
 
 
-@claim(
-    "pan2023/sec-2.2-nc3",
+@statement(
+    "pan2023/sec-2.2-nc4",
     Kind.REMARK,
-    "Cosine 1 between weight vector and mean feature, for every class, is self-duality: they are "
-    "the same up to scaling.",
-    "pan2023, Sec. 2.2 (NC3) “class mean feature vector is the same as the corresponding weight”",
-    gather=_duality,
-    code="nclab.metrics.nc3_self_duality.nc3_alignment",
+    "With high intra-class and low inter-class cosine, the mean of highest cosine is that of "
+    "the right class for most features.",
+    "pan2023, Sec. 2.2 (NC4) “finds the mean feature vector with the highest cosine”",
+    nc4_cosine_accuracy,
+    judge=judge_and_describe(
+        "accuracy >= 1 - sum of (2 - 2 cos)(1 - intra)/(margin)^2, by Chebyshev: {tally}; the "
+        "bound exceeds one half for {telling} networks; for the {collapsed} networks with intra > "
+        "0.95 and inter < 0 the accuracy is at least {lowest_accuracy}",
+        lambda numbers: numbers["lowest_accuracy"] >= 0.95,
+        enough=50,
+    ),
 )
-def duality(numbers: Numbers) -> Finding:
-    evidence = describe(
-        "parallel rows have cosine {raw_before}; adding one vector to all rows does not change the "
-        "loss (change {loss_change}) but changes the cosine to {raw_after}; with centred rows it "
-        "remains {centred_after}",
-        numbers,
-    )
-    exact = max(abs(numbers[name] - 1) for name in ("raw_before", "centred_after"))
-    right = max(exact, numbers["loss_change"]) <= EXACT and numbers["raw_after"] < 0.99
-    return holds_if(right, evidence, numbers)
-
-
-def _nearest_mean(preset: str) -> Numbers:
+def nearest_mean(preset: str) -> Numbers:
     rng = np.random.default_rng(3)
     accuracies, counted, bounds, collapsed = [], [], [], []
     for W, H in zip(*networks(rng, CLOUDS[preset], 4, 40), strict=True):
         collapse = _measured(W, H)
-        accuracy = float(collapse.nc4_cosine_accuracy)
+        scores = (collapse.nc4_cosine_accuracy, collapse.min_intra, collapse.max_inter)
+        accuracy, intra, inter = (float(score or 0.0) for score in scores)
         accuracies.append(accuracy)
         nearest = np.einsum("cnd,kd->cnk", units(H), units(units(H).mean(1))).argmax(-1)
         counted.append(float((nearest == np.arange(4)[:, None]).mean()))
         bounds.append(_accuracy_bound(collapse.intra_cosine.numpy(), collapse.inter_cosine.numpy()))
-        if collapse.min_intra > 0.95 and collapse.max_inter < 0:
+        if intra > 0.95 and inter < 0:
             collapsed.append(accuracy)
     both = Inequality(np.array(accuracies), ">=", np.array(bounds))
     return {
@@ -232,28 +230,3 @@ def _accuracy_bound(intra: FloatArray, inter: FloatArray) -> float:
             wrong += (2 - 2 * cosine) * (1 - intra[c]) / mean**2 if mean > 0 else 1.0
         errors.append(min(wrong, 1.0))
     return 1 - float(np.mean(errors))
-
-
-@claim(
-    "pan2023/sec-2.2-nc4",
-    Kind.REMARK,
-    "With high intra-class and low inter-class cosine, the mean of highest cosine is that of "
-    "the right class for most features.",
-    "pan2023, Sec. 2.2 (NC4) “finds the mean feature vector with the highest cosine”",
-    gather=_nearest_mean,
-    code="nclab.metrics.nc4_nearest_center.nc4_cosine_accuracy",
-)
-@with_hand_check
-def nearest_mean(numbers: Numbers) -> Finding:
-    """Judge the bound, and the accuracy of collapsed networks."""
-    finding = judge_statement(numbers, enough=50)
-    evidence = describe(
-        "accuracy >= 1 - sum of (2 - 2 cos)(1 - intra)/(margin)^2, by Chebyshev: {tally}; the "
-        "bound exceeds one half for {telling} networks; for the {collapsed} networks with intra > "
-        "0.95 and inter < 0 the accuracy is at least {lowest_accuracy}",
-        numbers,
-        tally=finding.evidence,
-    )
-    if finding.verdict is Verdict.HOLDS and numbers["lowest_accuracy"] < 0.95:
-        return Finding(Verdict.REFUTED, evidence, numbers)
-    return Finding(finding.verdict, evidence, numbers)

@@ -113,16 +113,11 @@ class Networks:
         return [row for members in trained for row in members]
 
     def _source(self, data: Data, teacher_depth: int, seed: int) -> Teacher | ConicHull:
+        inputs, classes, samples = self.inputs, self.classes, self.samples
         if data == "conic":
-            return ConicHull(
-                inputs=self.inputs, classes=self.classes, samples=self.samples, seed=seed
-            )
+            return ConicHull(inputs=inputs, classes=classes, samples=samples, seed=seed)
         return Teacher(
-            inputs=self.inputs,
-            classes=self.classes,
-            samples=self.samples,
-            depth=teacher_depth,
-            seed=seed,
+            inputs=inputs, classes=classes, samples=samples, depth=teacher_depth, seed=seed
         )
 
 
@@ -166,14 +161,14 @@ def seeds_of(rows: Iterable[Row]) -> list[int]:
     return sorted({int(row["seed"]) for row in rows})
 
 
-def select(rows: Iterable[Row], key: str = "weight_decay", **match: Any) -> list[Row]:
-    """Return the converged rows with the given values of fields, sorted by `key`."""
+def select(rows: Iterable[Row], **match: Any) -> list[Row]:
+    """Return the converged rows with the given values of fields, sorted by weight decay."""
     selected = [
         row
         for row in rows
         if row["converged"] and all(row[name] == value for name, value in match.items())
     ]
-    return sorted(selected, key=lambda row: float(row[key]))
+    return sorted(selected, key=lambda row: float(row["weight_decay"]))
 
 
 def by_seed(rows: Iterable[Row], value: Callable[[Row], float], **match: Any) -> BySeed:

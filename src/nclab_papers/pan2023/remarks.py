@@ -6,7 +6,14 @@ from itertools import pairwise
 import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
-from nclab.claims.statements import describe, holds_if, relative_error, with_hand_check
+from nclab.claims.statements import (
+    describe,
+    holds_if,
+    judge_if,
+    relative_error,
+    statement,
+    with_hand_check,
+)
 from nclab.text import number
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
@@ -132,7 +139,23 @@ def fractions(numbers: Numbers) -> Finding:
     return holds_if(right, evidence, numbers)
 
 
-def _regime(preset: str) -> Numbers:
+@statement(
+    "pan2023/remark-regime",
+    Kind.REMARK,
+    r"Outside the regime $\varepsilon \ll 1$ the bound is vacuous.",
+    "pan2023, Thm 2.3.1 (remarks) “if this assumption does not hold”",
+    curvature_printed,
+    judge=judge_if(
+        lambda numbers: numbers["outside"] == 0 and 0 < numbers["largest_excess"]["printed"] < 1,
+        "C = {classes}, alpha beta = {product}, delta = {delta}: from epsilon = 1 to 100 the bound "
+        "is not vacuous in {outside} cases; with its constants written out it is not vacuous up to "
+        "epsilon = {largest_excess[printed]:.1e}, with the curvature of the reachable scores up to "
+        "{largest_excess[reachable]:.1e}, nclab's certificate up to "
+        "{largest_excess[certificate]:.1e}",
+    ),
+    figure="certified",
+)
+def regime(preset: str) -> Numbers:
     classes, product, delta = 10, 5.0, 0.05
     best, root = g(product, classes), math.sqrt(product)
     largest = {"printed": 0.0, "reachable": 0.0, "certificate": 0.0}
@@ -160,30 +183,6 @@ def _regime(preset: str) -> Numbers:
         "outside": outside,
         "hand_error": relative_error((curvature_printed(given), end / (1 + end) ** 2)),
     }
-
-
-@claim(
-    "pan2023/remark-regime",
-    Kind.REMARK,
-    r"Outside the regime $\varepsilon \ll 1$ the bound is vacuous.",
-    "pan2023, Thm 2.3.1 (remarks) “if this assumption does not hold”",
-    gather=_regime,
-    code="nclab.theory.certificates.theorem_constants.curvature_printed",
-    figure="certified",
-)
-@with_hand_check
-def regime(numbers: Numbers) -> Finding:
-    """Judge that no bound is vacuous below epsilon = 1 and that none holds above."""
-    largest = numbers["largest_excess"]
-    evidence = (
-        f"C = {numbers['classes']}, alpha beta = {numbers['product']:g}, delta = "
-        f"{numbers['delta']:g}: from epsilon = 1 to 100 the bound is not vacuous "
-        f"in {numbers['outside']} cases; with its constants written out it is not vacuous up to "
-        f"epsilon = {largest['printed']:.1e}, with the curvature of the reachable scores up to "
-        f"{largest['reachable']:.1e}, nclab's certificate up to {largest['certificate']:.1e}"
-    )
-    right = numbers["outside"] == 0 and 0 < largest["printed"] < 1
-    return holds_if(right, evidence, numbers)
 
 
 def _exponent(preset: str) -> Numbers:

@@ -13,9 +13,11 @@ from nclab.claims.statements import (
     describe_tally,
     hand_error,
     holds_if,
+    judge_if,
     judge_statement,
     max_abs,
     relative_error,
+    statement,
     tally,
     with_hand_check,
 )
@@ -31,7 +33,21 @@ LAYERS = {"quick": 30, "paper": 300}
 """Number of batch norm layers that a preset tests."""
 
 
-def _frames(preset: str) -> Numbers:
+@statement(
+    "pan2023/def-1.2.1",
+    Kind.DEFINITION,
+    r"A simplex equiangular tight frame is the standard one, turned into $d \ge C$ dimensions "
+    r"and scaled; the cosine of any two of its $C$ vectors is $-\frac{1}{C-1}$.",
+    "pan2023, Def. 1.2.1 “An ETF structure is a set of vectors”",
+    simplex_etf,
+    judge=judge_if(
+        lambda numbers: max(numbers["scalar_error"], numbers["small_dimension_error"]) <= EXACT,
+        "with one scale, the cosines are within {scalar_error} of -1/(C-1); with a scale for every "
+        "coordinate they would change by {vector_error}; nclab's frames in C - 1 dimensions also "
+        "have these cosines (error {small_dimension_error})",
+    ),
+)
+def frames(preset: str) -> Numbers:
     rng = np.random.default_rng(0)
     printed, small, stretched = [], [], []
     for classes in (2, 3, 4, 10, 30):
@@ -57,27 +73,6 @@ def _cosine_error(rows: FloatArray) -> float:
     count = len(rows)
     gram = rows @ rows.T / np.square(rows).sum(1).mean()
     return max_abs(gram - (np.eye(count) * count - 1) / (count - 1))
-
-
-@claim(
-    "pan2023/def-1.2.1",
-    Kind.DEFINITION,
-    r"A simplex equiangular tight frame is the standard one, turned into $d \ge C$ dimensions "
-    r"and scaled; the cosine of any two of its $C$ vectors is $-\frac{1}{C-1}$.",
-    "pan2023, Def. 1.2.1 “An ETF structure is a set of vectors”",
-    gather=_frames,
-    code="nclab.metrics.nc2_simplex_etf.simplex_etf",
-)
-@with_hand_check
-def frames(numbers: Numbers) -> Finding:
-    evidence = describe(
-        "with one scale, the cosines are within {scalar_error} of -1/(C-1); with a scale for every "
-        "coordinate they would change by {vector_error}; nclab's frames in C - 1 dimensions also "
-        "have these cosines (error {small_dimension_error})",
-        numbers,
-    )
-    right = max(numbers["scalar_error"], numbers["small_dimension_error"]) <= EXACT
-    return holds_if(right, evidence, numbers)
 
 
 def batch_norm_rms_printed(
@@ -240,7 +235,26 @@ def batch_norm(numbers: Numbers) -> Finding:
     return holds_if(right, evidence, numbers)
 
 
-def _total_loss(preset: str) -> Numbers:
+@statement(
+    "pan2023/eq-2.1",
+    Kind.EQUATION,
+    r"With weight decay $\lambda$ on the last layer and its batch norm, the total loss is the "
+    r"cross-entropy plus $\frac{\lambda}{2}(C\beta^2 + \alpha^2)$, where $\alpha$ is the root "
+    "mean square feature norm.",
+    "pan2023, Eq. (2.1) “total regularized loss for the layer-peeled model without the bias terms”",
+    regularised_optimum,
+    judge=judge_if(
+        lambda numbers: (
+            numbers["root_error"] <= EXACT and numbers["lowest"] >= numbers["optimum"] * (1 - EXACT)
+        ),
+        "on {networks} layers after batch norm, the penalties on parameters and on features agree "
+        "with relative error {root_error} ({printed_error} if alpha were the mean square); the "
+        "smallest total loss of these and of networks around the optimum is {lowest}, the closed "
+        "form gives {optimum}",
+    ),
+    figure="pan2023_norms",
+)
+def total_loss(preset: str) -> Numbers:
     """Compare the penalty on the parameters of batch norm with the penalty on its features."""
     generator = torch.Generator().manual_seed(3)
     classes, decay = 4, 1e-2
@@ -285,32 +299,21 @@ def _total_loss(preset: str) -> Numbers:
     }
 
 
-@claim(
-    "pan2023/eq-2.1",
-    Kind.EQUATION,
-    r"With weight decay $\lambda$ on the last layer and its batch norm, the total loss is the "
-    r"cross-entropy plus $\frac{\lambda}{2}(C\beta^2 + \alpha^2)$, where $\alpha$ is the root "
-    "mean square feature norm.",
-    "pan2023, Eq. (2.1) “total regularized loss for the layer-peeled model without the bias terms”",
-    gather=_total_loss,
-    code="nclab.theory.certificates.regularised.regularised_optimum",
-    figure="pan2023_norms",
+@statement(
+    "pan2023/sec-2.2-bias",
+    Kind.REMARK,
+    "A network with a bias is one without whose features have an extra 1 and whose weight "
+    "vectors an extra dimension.",
+    "pan2023, Sec. 2.2 “equivalent to appending an extra 1 to each feature vector”",
+    g,
+    judge=judge_if(
+        lambda numbers: numbers["logit_error"] <= EXACT,
+        "the logits agree (error {logit_error}); the theorem then uses the norms with the "
+        "coordinate: alpha^2 is larger by {alpha_square_rise}, beta^2 by {beta_square_rise}, and m "
+        "is {optimal_loss_appended} instead of {optimal_loss}",
+    ),
 )
-@with_hand_check
-def total_loss(numbers: Numbers) -> Finding:
-    evidence = describe(
-        "on {networks} layers after batch norm, the penalties on parameters and on features agree "
-        "with relative error {root_error} ({printed_error} if alpha were the mean square); the "
-        "smallest total loss of these and of networks around the optimum is {lowest}, the closed "
-        "form gives {optimum}",
-        numbers,
-    )
-    right = numbers["root_error"] <= EXACT
-    right = right and numbers["lowest"] >= numbers["optimum"] * (1 - EXACT)
-    return holds_if(right, evidence, numbers)
-
-
-def _appended_bias(preset: str) -> Numbers:
+def bias(preset: str) -> Numbers:
     """Return logits, norms and smallest loss of a network whose bias became a coordinate."""
     rng = np.random.default_rng(4)
     classes = 4
@@ -339,24 +342,3 @@ def _appended_bias(preset: str) -> Numbers:
 
 def _norms(W: FloatArray, H: FloatArray) -> tuple[float, float]:
     return math.sqrt(float(np.square(H).sum(-1).mean())), math.sqrt(float((W**2).sum()) / len(W))
-
-
-@claim(
-    "pan2023/sec-2.2-bias",
-    Kind.REMARK,
-    "A network with a bias is one without whose features have an extra 1 and whose weight "
-    "vectors an extra dimension.",
-    "pan2023, Sec. 2.2 “equivalent to appending an extra 1 to each feature vector”",
-    gather=_appended_bias,
-    code="nclab.theory.layer_peeled.g",
-)
-@with_hand_check
-def bias(numbers: Numbers) -> Finding:
-    """Judge whether the logits with an appended coordinate equal those with a bias."""
-    evidence = describe(
-        "the logits agree (error {logit_error}); the theorem then uses the norms with the "
-        "coordinate: alpha^2 is larger by {alpha_square_rise}, beta^2 by {beta_square_rise}, and m "
-        "is {optimal_loss_appended} instead of {optimal_loss}",
-        numbers,
-    )
-    return holds_if(numbers["logit_error"] <= EXACT, evidence, numbers)

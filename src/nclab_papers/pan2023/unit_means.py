@@ -4,6 +4,7 @@ The unit vector of a zero vector is zero, as in the metrics; the lemmas allow it
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -345,7 +346,7 @@ def corollary_2_4_2(preset: str) -> Numbers:
 
 def _opposed(preset: str) -> Numbers:
     rng = np.random.default_rng(8)
-    forms = {
+    forms: dict[str, Callable[..., Inequality]] = {
         "repaired": partial(opposed_cosine, printed=False),
         "inner": opposed_inner,
         "linear": opposed_inner_linear,
