@@ -387,7 +387,7 @@ def test_messages_say_what_to_do_and_name_the_file(file: Path, tmp_path: Path) -
 
     assert "Pass num_classes=5." in error(file, "--num-classes", 3)
     gap = save(tmp_path / "gap.npz", X=DATA.features, y=np.where(DATA.labels == 1, 2, DATA.labels))
-    assert "Pass allow_missing=True" in error(gap)
+    assert "Pass min_count=1" in error(gap)
     low = save(tmp_path / "low.npz", X=DATA.features, y=np.asarray(DATA.labels) - 1)
     assert "Pass ignore_index=-1 if" in error(low)
     hot = save(tmp_path / "hot.npz", X=DATA.features, y=np.eye(5)[DATA.labels])
@@ -421,25 +421,21 @@ def test_test_labels_that_are_names_may_lack_some(tmp_path: Path) -> None:
     assert result["class_names"] == ["a", "c", "d", "e"]
 
 
-def test_next_tokens_and_rare_ones_of_saved_hidden_states(tmp_path: Path) -> None:
+def test_rare_tokens_of_saved_hidden_states(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     tokens = np.minimum(generator.geometric(0.2, (12, 9)) - 1, 30)
     hidden = generator.normal(size=(12, 9, 4)) + tokens[..., None]
     path = save(tmp_path / "hidden.npz", features=hidden, labels=tokens)
-    done = call("measure", path, "--next-tokens", "--min-count", 4, "--json")
+    done = call("measure", path, "--min-count", 4, "--json")
     assert done.code == 0, done.err
     result = json.loads(done.out)
-    rows, labels = hidden[:, :-1].reshape(-1, 4), tokens[:, 1:].flatten()
+    rows, labels = hidden.reshape(-1, 4), tokens.flatten()
     often = np.bincount(labels)[labels] >= 4
-    expected = nclab.measure_features(rows[often], labels[often], allow_missing=True)
-    assert result["samples"] == expected.samples < 12 * 8
+    expected = nclab.measure_features(rows[often], labels[often], min_count=1)
+    assert result["samples"] == expected.samples < 12 * 9
     assert result["cdnv"] == pytest.approx(expected.cdnv, rel=1e-10)
     assert result["nc1_trace_pinv"] == pytest.approx(expected.nc1_trace_pinv, rel=1e-10)
     assert any("with fewer than 4 samples" in line for line in result["warnings"])
-    short = save(tmp_path / "short.npz", features=hidden, labels=tokens[:, 1:])
-    done = call("measure", short, "--next-tokens")
-    assert (done.code, done.out) == (2, "")
-    assert "got shapes (12, 9, 4) and (12, 8)" in done.err
-    done = call("measure", path, "--next-tokens", "--min-count", 1000)
+    done = call("measure", path, "--min-count", 1000)
     assert (done.code, done.out) == (2, "")
     assert "2 classes with min_count=1000 samples, the largest has" in done.err

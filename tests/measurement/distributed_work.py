@@ -156,7 +156,7 @@ def work() -> dict[str, Any]:
     unlike = LogitStatistics(CLASSES, residuals=rank > 0)  # of hard labels, and of soft ones
     unlike.all_reduce()
     results["residuals"] = unlike.residuals is not None
-    results["own"] = nclab.measure(model, loader, process_group="local", allow_missing=True).samples
+    results["own"] = nclab.measure(model, loader, process_group="local", min_count=1).samples
     results["intervals"] = refusal(lambda: nclab.measure(model, loader, intervals=True))
     spoiled = [(rows, labels + 90 * (rank == 1)) for rows, labels in loader]
     results["bad label"] = refusal(lambda: nclab.measure(model, spoiled))

@@ -67,7 +67,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "dimension zero": (run(features=DATA.features[:, :0]), "dimension 1 or more, got 0"),
     "one class": (run(labels=torch.zeros(45).long()), "at least 2 classes, got 1"),
     "one class of many": (
-        run(labels=torch.zeros(45).long(), num_classes=3, allow_missing=True),
+        run(labels=torch.zeros(45).long(), num_classes=3, min_count=1),
         "at least 2 classes, got 1",
     ),
     "weight transposed": (run(weight=DATA.weight.T), r"weight of shape \(classes, 7\)"),

@@ -97,7 +97,7 @@ def test_shown_in_table_picture_and_page(tmp_path: Path) -> None:
 
 def test_classes_without_samples_are_named() -> None:
     keep = Y != 1
-    measured = nclab.measure_features(X[keep], Y[keep], class_names=NAMES, allow_missing=True)
+    measured = nclab.measure_features(X[keep], Y[keep], class_names=NAMES, min_count=1)
     assert measured.class_names == ("zebra", "<cow>")
     assert measured.warnings[0] == "Left out 1 classes without samples: ant."
 

@@ -112,7 +112,7 @@ def test_classes_without_samples_are_left_out_with_a_warning() -> None:
     with pytest.raises(nclab.NclabError, match="got none of 2"):
         nclab.measure_features(data.features[keep], data.labels[keep], data.weight)
     collapse = nclab.measure_features(
-        data.features[keep], data.labels[keep], data.weight, allow_missing=True
+        data.features[keep], data.labels[keep], data.weight, min_count=1
     )
     assert collapse.classes == (0, 1, 3, 4)
     assert collapse.num_classes == 4
@@ -140,7 +140,7 @@ def test_missing_classes_do_not_change_the_definitions_of_nc3() -> None:
     labels = torch.arange(4).repeat(5)
     keep = labels < 3
     full = nclab.measure_features(etf[labels], labels, weight=weight)
-    part = nclab.measure_features(etf[labels][keep], labels[keep], weight, allow_missing=True)
+    part = nclab.measure_features(etf[labels][keep], labels[keep], weight, min_count=1)
     assert full.nc3_alignment is not None
     assert part.nc3_alignment is not None
     assert part.nc3_alignment.tolist() == pytest.approx(full.nc3_alignment[:3].tolist())

@@ -44,7 +44,7 @@ def test_the_verdict_uses_class_names() -> None:
     labels = torch.arange(100) % 5
     kept = labels != 2  # the places of the others move
     measured = nclab.measure_features(
-        etf[labels][kept], labels[kept], 5 * etf, class_names=list("abcde"), allow_missing=True
+        etf[labels][kept], labels[kept], 5 * etf, class_names=list("abcde"), min_count=1
     )
     assert "Classes a and b merge (centred cosine" in measured.verdict
     assert "All features are zero in class d." in measured.verdict

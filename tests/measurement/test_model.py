@@ -426,7 +426,7 @@ X = torch.randn(70, 10, generator=GENERATOR)
         ([(X, Y[:60])], "does not fit labels of shape (60,)"),
         ([(X, Y), (X, Y[:60])], "Cannot measure blocks"),
         ([(X, Y * 0 - 100)], "at least one sample, got none"),
-        ([(X, Y % 3)], "samples of all 4 classes, got none of 3. Pass allow_missing=True"),
+        ([(X, Y % 3)], "samples of all 4 classes, got none of 3. Pass min_count=1"),
         ([(X / 0, Y)], "finite features, got"),
         ([(X[0], 1)], "a single sample of label 1"),
     ],
@@ -443,18 +443,18 @@ def test_errors_of_data_and_of_models_have_different_types() -> None:
 
 def test_one_class_raises_even_if_classes_may_be_missing() -> None:
     assert "at least 2 classes, got 1" in error_message(
-        nclab.DataError, [(X, Y * 0 + 2)], allow_missing=True
+        nclab.DataError, [(X, Y * 0 + 2)], min_count=1
     )
 
 
 def test_missing_classes_are_left_out_when_allowed() -> None:
     model, batches = prepared("mlp")
     without = [(x, torch.where(y == 3, 1, y)) for x, y in batches]
-    report = nclab.measure(model, without, layers="all", allow_missing=True)
+    report = nclab.measure(model, without, layers="all", min_count=1)
     labels = torch.where(Y == 3, 1, Y)
     rows = torch.cat([model.places(x)["blocks"] for x, _ in batches]).detach()
     reference = nclab.measure_features(
-        rows, labels, model.head.weight, model.head.bias, allow_missing=True
+        rows, labels, model.head.weight, model.head.bias, min_count=1
     )
     assert report.last.classes == (0, 1, 2)
     assert "Left out 1 classes without samples: [3]." in report.last.warnings
@@ -465,9 +465,9 @@ def test_missing_classes_are_left_out_when_allowed() -> None:
 def test_ignored_labels_are_counted_and_left_out() -> None:
     model, batches = prepared("mlp")
     ignored = [(x, torch.where(y == 3, -100, y)) for x, y in batches]
-    report = nclab.measure(model, ignored, layers="all", allow_missing=True)
+    report = nclab.measure(model, ignored, layers="all", min_count=1)
     kept = [(x[y != 3], y[y != 3]) for x, y in batches]
-    reference = nclab.measure(model, kept, layers="all", allow_missing=True)
+    reference = nclab.measure(model, kept, layers="all", min_count=1)
     assert report.last.ignored == int((Y == 3).sum())
     assert report.samples == int((Y != 3).sum())
     for left, right in zip(report.layers, reference.layers, strict=True):
@@ -605,7 +605,7 @@ def test_absent_classes_raise_before_the_pass() -> None:
     with pytest.raises(nclab.NclabError, match=r"all 3 classes, got none of 2.*not the classifier"):
         nclab.measure(net, unknown)
     assert data.read == 44
-    assert nclab.measure(net, loader, allow_missing=True).last.num_classes == 2
+    assert nclab.measure(net, loader, min_count=1).last.num_classes == 2
 
 
 def test_the_error_names_a_loader_without_batches() -> None:

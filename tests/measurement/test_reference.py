@@ -182,7 +182,7 @@ def test_merged_looks_are_those_of_all() -> None:
 def test_a_reference_that_lacks_a_class() -> None:
     rows, labels = TRAIN
     keep = labels != 1
-    reference = nclab.measure_features(rows[keep], labels[keep], num_classes=C, allow_missing=True)
+    reference = nclab.measure_features(rows[keep], labels[keep], num_classes=C, min_count=1)
     test = TESTS["a class without samples"]
     measured = against(test, reference)
     expected = slow((rows[keep], labels[keep]), test)

@@ -109,9 +109,7 @@ def test_next_tokens_of_the_byte_pair_model(min_count: int) -> None:
             model(part)
     assert monitor.last is not None
     assert_alike(monitor.last.report.last, expected, "nc4_ncc_accuracy")
-    arrays = nclab.measure_features(
-        *(h, x, model.head.weight), next_tokens=True, min_count=min_count
-    )
+    arrays = nclab.measure_features(*(h[:, :-1], x[:, 1:], model.head.weight), min_count=min_count)
     assert_alike(arrays, expected)
 
 
@@ -309,7 +307,7 @@ def rare_data() -> tuple[Tensor, Tensor, Tensor]:
 def test_rare_classes_have_no_influence(source: str, tmp_path: Path) -> None:
     x, y, weight = rare_data()
     stay = torch.isin(y, torch.tensor([0, 1, 2, 6]))
-    expected = nclab.measure_features(x[stay], y[stay], weight, allow_missing=True, metrics="all")
+    expected = nclab.measure_features(x[stay], y[stay], weight, min_count=1, metrics="all")
     options: dict[str, Any] = {"min_count": 3, "metrics": "all"}
     batches = list(zip(x.split(7), y.split(7), strict=True))
     if source == "model":
@@ -394,11 +392,6 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
             r"labels in \[0, 6\) for the 6 outputs of head, got 6",
         ),
         (
-            lambda m: nclab.measure(m, [(TOKENS + 1, TOKENS)]),
-            r"tokens in \[0, 6\) for the embedding 'emb', got 6. Does the tokenizer",
-        ),
-        (lambda m: nclab.measure(m, [TOKENS - 1], labels="next"), "got -1"),
-        (
             lambda m: nclab.measure(m, [TOKENS], labels="next", ignore_index=None),
             "an integer ignore_index, got None: the last token",
         ),
@@ -414,10 +407,6 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
         (
             lambda m: nclab.measure_features(torch.ones(2, 3, 4), TOKENS[:2, :2]),
             r"hidden states \(B, T, d\) with labels \(B, T\), got shapes \(2, 3, 4\) and \(2, 2\)",
-        ),
-        (
-            lambda m: nclab.measure_features(torch.ones(2, 4), [0, 1], next_tokens=True),
-            r"hidden states \(B, T, d\)",
         ),
         (lambda m: nclab.Monitor(m, rows=0), "rows= 1 or more"),
         (lambda m: nclab.Monitor(m, labels=WRONG), "Expected labels="),

@@ -50,7 +50,7 @@ def test_classes_without_samples_are_never_nearest() -> None:
     labels = np.repeat([0, 2], 20)
     centres = np.array([[0.1, 0.0], [0.0, 0.0], [-0.1, 0.0]])
     features = centres[labels] + 0.001 * generator.standard_normal((40, 2))
-    collapse = nclab.measure_features(features, labels, num_classes=3, allow_missing=True)
+    collapse = nclab.measure_features(features, labels, num_classes=3, min_count=1)
     assert collapse.nc4_ncc_accuracy == 1.0
     assert collapse.classes == (0, 2)
 

@@ -133,7 +133,7 @@ def test_absent_classes_are_skipped_and_one_class_gives_nan() -> None:
     assert all(value.isnan() for value in metric(features[only], labels[only]).values())
     two = metric(features[labels != 0], labels[labels != 0])
     expected = nclab.measure_features(
-        features[labels != 0], labels[labels != 0], num_classes=CLASSES, allow_missing=True
+        features[labels != 0], labels[labels != 0], num_classes=CLASSES, min_count=1
     )
     assert_close(two, expected)
 
@@ -165,5 +165,5 @@ def test_two_processes_agree_with_one(tmp_path: Path) -> None:
     printed = run_pair("tests.monitor.two_metrics", tmp_path / "meeting")
     for result, (features, labels) in zip(printed, parts(), strict=True):
         assert_close(result["together"], expected)
-        alone = nclab.measure_features(features, labels, num_classes=CLASSES, allow_missing=True)
+        alone = nclab.measure_features(features, labels, num_classes=CLASSES, min_count=1)
         assert_close(result["alone"], alone)

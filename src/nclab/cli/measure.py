@@ -73,14 +73,6 @@ def command(
             max=2**62,
         ),
     ] = None,
-    next_tokens: Annotated[
-        bool,
-        typer.Option(
-            "--next-tokens",
-            help="Features are hidden states (B, T, d) and labels are tokens (B, T); predict the "
-            "next token.",
-        ),
-    ] = False,
     num_classes: Annotated[
         int | None,
         typer.Option(
@@ -119,7 +111,6 @@ def command(
     file_options = {
         "intervals": intervals,
         "shuffled_labels": shuffled_labels,
-        "next_tokens": next_tokens,
     }
     if shards or test_shards:
         count = len(shards or test_shards)

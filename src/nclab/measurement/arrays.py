@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.features.labels import as_label_tensor, has_class_names, row_labels
+from nclab.features.labels import as_label_tensor, has_class_names
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import NO_WEIGHT
 from nclab.measurement.layer_stream import Cache, LayerStream
@@ -40,8 +40,6 @@ def measure_features(
     *,
     num_classes: int | None = None,
     ignore_index: int | None = IGNORE_INDEX,
-    next_tokens: bool = False,
-    allow_missing: bool = False,
     min_count: int | None = None,
     second_pass: bool = True,
     scatter: bool | None = None,
@@ -68,8 +66,6 @@ def measure_features(
         weight: (C, d) classifier rows; `bias` (C,) only together with `weight`.
         num_classes: C, if neither the weight nor the largest label determines it.
         ignore_index: label of rows to skip.
-        next_tokens: the labels (B, T) are the tokens; the label of a row is the next token.
-        allow_missing: leave out classes without samples instead of raising an error.
         min_count: leave out classes with fewer samples than this, with a warning; 1 leaves out
             classes without samples.
         second_pass: False for the metrics of one pass only.
@@ -95,7 +91,6 @@ def measure_features(
     options = MeasureOptions.checked(
         num_classes=num_classes,
         ignore_index=ignore_index,
-        allow_missing=allow_missing,
         min_count=min_count,
         second_pass=second_pass,
         scatter=scatter,
@@ -107,22 +102,20 @@ def measure_features(
     )
     head = Head.optional(weight, bias, num_classes)
     check_count(options.class_names, None if head is None else len(head.weight), "rows of weight")
-    reader = _Reader(options, next_tokens)
     if labels is None:
         if shuffled_labels:
             raise DataError(
                 "Expected arrays of features and labels for shuffled_labels=True, got batches "
                 "alone. Concatenate them, or omit this option."
             )
-        return _measure(_batches(features), reader, head)
-    features, labels = reader.flatten(features, reader.to_numbers(labels))
-    reader = reader._replace(next_tokens=False)
+        return _measure(_batches(features), options, head)
+    features, labels = _rows(features, labels, options.class_names)
     source = _Slices(as_tensor(features, "features"), as_tensor(labels, "labels"))
     source.check(options, head)
-    collapse = _measure(source, reader, head)
+    collapse = _measure(source, options, head)
     if shuffled_labels:
-        reader = reader._replace(options=replace(options, groups=0, reference=None))
-        baseline = _measure(source.shuffled(options.ignore_index), reader, head).values
+        plain = replace(options, groups=0, reference=None)
+        baseline = _measure(source.shuffled(options.ignore_index), plain, head).values
         known = every_metric()
         values = {
             name: None if known[name].of_weights else value for name, value in baseline.items()
@@ -131,16 +124,16 @@ def measure_features(
     return collapse
 
 
-def _measure(source: Iterable[Any], reader: "_Reader", head: Head | None) -> Collapse:
+def _measure(source: Iterable[Any], options: MeasureOptions, head: Head | None) -> Collapse:
     """Make one or two passes over batches, or over arrays in slices."""
-    options, is_array = reader.options, isinstance(source, _Slices)
+    is_array = isinstance(source, _Slices)
     # Arrays are read again where they are. Batches are cached, as computing them may take long.
     cache = Cache(options.cache_bytes) if options.second_pass and not is_array else None
     stream = LayerStream(
         options, head=head, cache=cache, same_order=is_array and options.second_pass
     )
     for batch in track(source, "measuring"):
-        stream.update(*reader(batch))
+        stream.update(*_rows(*_pair(batch), options.class_names))
     stream.require_classes(allow_missing=options.missing_allowed)
     stream.leave_out_rare()
     reasons = {} if head else {"weight": NO_WEIGHT}
@@ -149,7 +142,7 @@ def _measure(source: Iterable[Any], reader: "_Reader", head: Head | None) -> Col
             stream.second_pass_from_cache()
         elif not isinstance(source, Iterator):
             for batch in track(source, "second pass"):
-                stream.update_second(*reader(batch))
+                stream.update_second(*_rows(*_pair(batch), options.class_names))
             stream.finish_second_pass()
         else:
             reasons["second pass"] = (
@@ -171,42 +164,27 @@ def _names_in(labels: Any, reference: Any, weight: Any) -> ClassNames:
     return names
 
 
-class _Reader(NamedTuple):
-    """Splits batches into features and class numbers."""
+def _pair(batch: Any) -> tuple[Any, Any]:
+    """Return features and labels of a batch; raise for anything else."""
+    if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
+        raise DataError(f"Expected batches of (features, labels), got a {type(batch).__name__}.")
+    return batch[0], batch[1]
 
-    options: MeasureOptions
-    next_tokens: bool
 
-    def __call__(self, batch: Any) -> tuple[Any, Any]:
-        if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
-            raise DataError(
-                f"Expected batches of (features, labels), got a {type(batch).__name__}."
-            )
-        features, labels = batch
-        return self.flatten(features, self.to_numbers(labels))
-
-    def flatten(self, features: Any, labels: Any) -> tuple[Any, Any]:
-        """Return hidden states and labels of tokens as rows, and anything else unchanged."""
-        rows, numbers = as_tensor(features, "features"), as_tensor(labels, "labels")
-        if not self.next_tokens and (rows.ndim < 3 or numbers.ndim < 2):
-            return features, labels
-        integers = not (numbers.is_floating_point() or numbers.is_complex())
-        if rows.ndim < 3 or numbers.shape != rows.shape[:-1] or not integers:
-            raise DataError(
-                f"Expected hidden states (B, T, d) with labels (B, T), got shapes "
-                f"{tuple(rows.shape)} and {tuple(numbers.shape)}. Pass a label for each token."
-            )
-        ignore_index = self.options.ignore_index
-        numbers = row_labels(
-            numbers.long(), None, shifted=self.next_tokens, ignore_index=ignore_index
+def _rows(features: Any, labels: Any, names: tuple[str, ...] | None) -> tuple[Any, Any]:
+    """Return features and class numbers, and a row for each token of hidden states."""
+    if has_class_names(labels):
+        labels = as_label_tensor(labels, names)
+    rows, numbers = as_tensor(features, "features"), as_tensor(labels, "labels")
+    if rows.ndim < 3 or numbers.ndim < 2:
+        return features, labels
+    integers = not (numbers.is_floating_point() or numbers.is_complex())
+    if numbers.shape != rows.shape[:-1] or not integers:
+        raise DataError(
+            f"Expected hidden states (B, T, d) with labels (B, T), got shapes "
+            f"{tuple(rows.shape)} and {tuple(numbers.shape)}. Pass a label for each token."
         )
-        return rows.flatten(0, -2), numbers.flatten()
-
-    def to_numbers(self, labels: Any) -> Any:
-        """Return labels with names replaced by class numbers."""
-        return (
-            as_label_tensor(labels, self.options.class_names) if has_class_names(labels) else labels
-        )
+    return rows.flatten(0, -2), numbers.long().flatten()
 
 
 @dataclass(frozen=True)

@@ -198,20 +198,7 @@ def layer_table(rows: Sequence[Row]) -> Group:
         data = [Text(row.get("split") or "")] if has_splits else []
         table.add_row(Text(row["layer"] or ""), *data, str(row["dim"]), *cells)
     groups = [strata_table(row["strata"], _title(row)) for row in rows[-1:] if row.get("strata")]
-    reasons = _missing_cells(rows, {name: columns[name] for name in shown})
-    return Group(table, *groups, *_remarks(rows, with_notes=False), *reasons)
-
-
-def _missing_cells(rows: Sequence[Row], shown: Mapping[str, str]) -> list[Text]:
-    """Return why cells are empty, except for metrics of the classifier, which reads one layer."""
-    reasons: dict[str, list[str]] = {}
-    for name, heading in shown.items():
-        for row in rows:
-            empty = row.get(name) is None and name in row["notes"]
-            if empty and every_metric()[name].needs != "weight":
-                cell = f"{heading} of {_title(row) if row['layer'] else 'the layer'}"
-                reasons.setdefault(row["notes"][name], []).append(cell)
-    return [Text(f"– {why}: {', '.join(cells)}", style="dim") for why, cells in reasons.items()]
+    return Group(table, *groups, *_remarks(rows, with_notes=False))
 
 
 def strata_table(groups: Sequence[Row], title: str = "value") -> Group:

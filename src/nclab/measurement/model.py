@@ -52,7 +52,6 @@ def measure(
     pool: Pool = "mean",
     labels: LabelChoice = "auto",
     ignore_index: int | None = IGNORE_INDEX,
-    allow_missing: bool = False,
     min_count: int | None = None,
     second_pass: bool = True,
     cache_bytes: int = CACHE_BYTES,
@@ -87,7 +86,6 @@ def measure(
         labels: "next" if each token is to predict the next token and the model does not shift
             labels itself; batches may then be tokens alone. "given" uses labels unchanged.
         ignore_index: label of padded tokens to skip.
-        allow_missing: leave out classes without samples instead of raising an error.
         min_count: leave out classes with fewer samples than this, with a warning; 1 leaves out
             classes without samples.
         second_pass: False for the metrics of one pass only.
@@ -116,7 +114,6 @@ def measure(
         raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
     options = MeasureOptions.checked(
         ignore_index=ignore_index,
-        allow_missing=allow_missing,
         min_count=min_count,
         second_pass=second_pass,
         cache_bytes=cache_bytes,
@@ -400,11 +397,7 @@ class Measurement:
         if self._passes_labels and self._label_parameter is not None:
             kwargs = {**kwargs, self._label_parameter: batch.labels}
         with self.layers.recorder(reader, points, keep=keep) as recorder:
-            try:
-                output = self.model(*batch.args, **kwargs)
-            except IndexError as error:
-                explain_token_error(self.model, batch, error)
-                raise
+            output = self.model(*batch.args, **kwargs)
         return recorder, output
 
     def _rows(self, recorder: Recorder, layer: MeasuredLayer, output: Any) -> Tensor:
@@ -446,19 +439,3 @@ def label_parameter(model: nn.Module, batch: Batch) -> tuple[str | None, bool]:
         return None, False
     free = [key for key in LABEL_KEYS if key in form.parameters and key not in filled]
     return (free[0], form.parameters[free[0]].default is Parameter.empty) if free else (None, False)
-
-
-def explain_token_error(model: nn.Module, batch: Batch, error: Exception) -> None:
-    """Raise a clear error if the forward pass failed because an embedding lacks a token."""
-    tensors = (tensor for tensor in batch.tensors() if tensor.numel())
-    integers = [tensor for tensor in tensors if not tensor.is_floating_point()]
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Embedding):
-            for tokens in integers[:1]:
-                if int(tokens.max()) >= module.num_embeddings or int(tokens.min()) < 0:
-                    wrong = tokens.min() if int(tokens.min()) < 0 else tokens.max()
-                    raise DataError(
-                        f"Expected tokens in [0, {module.num_embeddings}) for the embedding "
-                        f"{name!r}, got {int(wrong)}. Does the tokenizer belong to the model?"
-                    ) from error
-            return  # the first embedding reads the tokens

@@ -49,8 +49,6 @@ class MeasureOptions:
     """Number of classes, if neither the classifier nor the labels determine it."""
     ignore_index: int | None = IGNORE_INDEX
     """Label of rows to skip."""
-    allow_missing: bool = False
-    """Whether classes without samples are left out instead of raising an error."""
     min_count: int | None = None
     """Classes with fewer samples are left out."""
     second_pass: bool = True
@@ -103,7 +101,7 @@ class MeasureOptions:
         if not isinstance(self.cache_bytes, int) or self.cache_bytes < 0:
             raise DataError(f"Expected cache_bytes of at least 0, got {self.cache_bytes!r}.")
         check_min_count(self.min_count)
-        if self.groups and self.min_count is not None:
+        if self.groups and (self.min_count or 0) > 1:
             raise DataError(
                 f"Expected min_count without intervals, got intervals={self.groups}. Omit one of "
                 "them."
@@ -113,7 +111,7 @@ class MeasureOptions:
     @property
     def missing_allowed(self) -> bool:
         """Whether classes may have no samples: by option, or since others define the classes."""
-        return self.allow_missing or self.reference is not None or self.min_count is not None
+        return self.reference is not None or self.min_count is not None
 
     def class_count(self, head: "Head | None") -> int | None:
         """Return the number of classes from classifier, names or option; None if unknown."""
@@ -125,27 +123,17 @@ class MeasureOptions:
         """Whether the d x d scatter of features in dimension `dim` is kept."""
         return dim <= SCATTER_LIMIT if self.scatter is None else self.scatter
 
-    def planned_bytes(self, classes: int, dim: int) -> int:
-        """Return the memory that a layer needs at least, in addition to the features.
-
-        With many classes these are mostly arrays of C x d float64 numbers.
-
-        >>> MeasureOptions(second_pass=False).planned_bytes(100_000, 768) // 10**6
-        4924
-        """
+    def check_memory(self, classes: int, dim: int) -> None:
+        """Raise if a layer of this size needs more memory than the machine has."""
         arrays = 8 + 3 * self.second_pass  # of C x d: sums, means and work; the second pass
         scatter = 2 * dim * dim if self.keeps_scatter(dim) else 0
         group = 10 * classes * dim + scatter  # two sets of moments and a second pass
-        return 8 * (arrays * classes * dim + scatter + self.groups * group)
-
-    def check_memory(self, classes: int, dim: int) -> None:
-        """Raise if a layer of this size does not fit into the memory of the machine."""
-        needed, available = self.planned_bytes(classes, dim), machine_memory()
-        if needed > available:
+        needed = 8 * (arrays * classes * dim + scatter + self.groups * group)
+        if needed > machine_memory():
             raise DataError(
-                f"Expected a measurement that fits into the {available / 1e9:.3g} GB of this "
-                f"machine, but {classes} classes in dimension {dim} take {needed / 1e9:.3g} GB. "
-                "Map labels that are ids to 0, 1, 2, …; or pass second_pass=False, and measure "
+                f"Expected a measurement that fits into the {machine_memory() / 1e9:.3g} GB of "
+                f"this machine, but {classes} classes in dimension {dim} take {needed / 1e9:.3g} "
+                "GB. Map labels that are ids to 0, 1, 2, …; or pass second_pass=False, and measure "
                 "without intervals."
             )
 

@@ -83,9 +83,7 @@ def open_shard(path: str | os.PathLike[str]) -> Shard:
 
 
 def find_shards(paths: Paths) -> list[Path]:
-    """Return the files of names, patterns and folders, with `part-2` before `part-10`.
-
-    Raise for a file that is given twice.
+    """Return the files of names, patterns and folders, each once, with `part-2` before `part-10`.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -94,18 +92,14 @@ def find_shards(paths: Paths) -> list[Path]:
     >>> [file.name for file in find_shards(f"{folder}/*.npz")]
     ['part-2.npz', 'part-10.npz']
     """
-    files: list[Path] = []
+    files = list[Path]()
     for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
         files += sorted(_files_of(Path(path)), key=_natural_key)
-    by_content: dict[Path, Path] = {}
+    by_content = dict[Path, Path]()
     for file in files:
         is_labels = file.suffix == ".npy" and "labels" in file.name and "features" not in file.name
-        if is_labels:  # they belong to a .npy file of features
-            continue
-        first = by_content.setdefault(file.resolve(), file)
-        if first is not file:
-            also = "" if first == file else f", also as {first}"
-            raise DataError(f"Expected each file once, got {file} twice{also}. Pass it once.")
+        if not is_labels:  # they belong to a .npy file of features
+            by_content.setdefault(file.resolve(), file)
     if not by_content:
         raise DataError("Expected at least one shard, got none.")
     return [*by_content.values()]

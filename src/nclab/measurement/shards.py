@@ -4,6 +4,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import mode
 from typing import Any, NamedTuple
@@ -24,19 +25,15 @@ from nclab.measurement.options import (
     Reference,
     check_count,
     check_labels,
-    machine_memory,
 )
 from nclab.measurement.shard_files import Paths, find_shards, open_shard
-from nclab.progress import Bar, bar, track
+from nclab.progress import bar, track
 from nclab.statistics import ClassMoments
-from nclab.statistics.blocks import COMPILED_SIZE, MANY_CLASSES
+from nclab.statistics.blocks import COMPILED_SIZE
 from nclab.statistics.checks import IGNORE_INDEX, as_labels
 
 TRIES = 3
 """How often a part is started if its process dies."""
-ROWS_PER_CLASS = 8
-"""Rows per class from which another process saves more time than sending its sums costs, if there
-are many classes."""
 PRODUCTS = 2**34
 """Products of rows and classes between two reports of progress: about a second."""
 
@@ -48,7 +45,6 @@ def measure_shards(
     *,
     num_classes: int | None = None,
     ignore_index: int | None = IGNORE_INDEX,
-    allow_missing: bool = False,
     min_count: int | None = None,
     second_pass: bool = True,
     scatter: bool | None = None,
@@ -70,8 +66,8 @@ def measure_shards(
     Args:
         paths: a pattern such as "features/*.safetensors", a folder, a file, or several of these.
         engine: "local", "ray", or an engine of `nclab.engine`.
-        workers: number of processes, by default one per core; 0 for this process alone. With many
-            classes and few samples per class nclab starts only as many as save time.
+        workers: number of processes, by default one per core; 0 for this process alone, which is
+            best for many classes with few samples each.
         skip_bad: leave out files that cannot be read, with a warning.
 
     The other arguments are those of `measure_features`.
@@ -87,7 +83,6 @@ def measure_shards(
     options = MeasureOptions.checked(
         num_classes=num_classes,
         ignore_index=ignore_index,
-        allow_missing=allow_missing,
         min_count=min_count,
         second_pass=second_pass,
         scatter=scatter,
@@ -103,20 +98,21 @@ def measure_shards(
         files = [file.absolute() for file in files]
     plan, shards, bad = _read_labels(files, Plan(head, options, skip_bad))
     total = sum(shards.values())
-    if workers is None and engine in ("local", LOCAL):
-        workers = plan.useful_workers(total)
     with (
         _opened(engine) as open_engine,
         bar("measuring shards", total=2 * total if second_pass else total) as progress,
     ):
-        runner = _Runner(open_engine, workers, progress)
-        parts = runner.run(first_round, plan, shards)
+        run = partial(_run, engine=open_engine, workers=workers)
+        parts = run(first_round, shards, (plan,), report=progress.update)
         bad |= {name: why for part in parts for name, why in part.bad.items()}
         stream = _merged(plan, parts, bad)
         if second_pass:
             good = {path: rows for path, rows in shards.items() if str(path) not in bad}
             moments = stream.moments.state_dict(copy=False)
-            for part in runner.run(second_round, plan, good, moments, start=total):
+            for part in run(
+                *(second_round, good, (plan, moments)),
+                report=lambda rows: progress.update(total + rows),
+            ):
                 stream.add_sums(part.sums)
             stream.finish_second_pass()
     collapse = stream.collapse({} if head else {"weight": NO_WEIGHT})
@@ -166,16 +162,6 @@ class Plan:
         rare = torch.isin(labels, self.rare.classes)
         return labels.masked_fill(rare, self.options.ignore_index)
 
-    def useful_workers(self, rows: int) -> int | None:
-        """Return how many worker processes save time and fit into memory; None for one per core."""
-        classes = self.num_classes or 0
-        if classes <= MANY_CLASSES:
-            return None
-        dim = (self.dim or 1) if self.head is None else int(self.head.weight.shape[1])
-        fit = int(machine_memory() / self.options.planned_bytes(classes, dim)) - 1
-        workers = min(LOCAL.slots(), rows // (ROWS_PER_CLASS * classes), fit)
-        return workers if workers > 1 else 0
-
 
 def _read_labels(files: Sequence[Path], plan: Plan) -> tuple[Plan, dict[Path, int], dict[str, str]]:
     """Return the plan for all files, the rows of each file, and the faults of files left out.
@@ -213,7 +199,7 @@ def _read_labels(files: Sequence[Path], plan: Plan) -> tuple[Plan, dict[Path, in
     if absent and not options.missing_allowed:
         raise DataError(
             f"Expected samples of all {len(counts)} classes, got none of {absent}, such as class "
-            f"{int(counts.argmin())}. Pass allow_missing (--allow-missing) to leave them out."
+            f"{int(counts.argmin())}. Pass min_count=1 (--min-count 1) to leave them out."
         )
     rare = None
     if options.min_count is not None and options.reference is None:
@@ -269,43 +255,34 @@ class ReadPart(NamedTuple):
     """Sums as a `LayerStream` returns them."""
 
 
-@dataclass
-class _Runner:
-    """Distributes files to workers, in groups with about the same number of rows."""
+def _run(
+    work: Callable[..., ReadPart],
+    shards: dict[Path, int],
+    arguments: tuple[Any, ...],
+    *,
+    engine: Engine,
+    workers: int | None,
+    report: Callable[[int], None],
+) -> list[ReadPart]:
+    """Run `work` on groups of files; report the number of rows that are done."""
+    count = 1 if workers == 0 else workers or engine.slots()
+    jobs = [
+        Job(f"shards {index + 1}", work, ([*map(str, group)], *arguments))
+        for index, group in enumerate(_groups(shards, count))
+    ]
+    rows_done = [0] * len(jobs)
 
-    engine: Engine
-    workers: int | None
-    bar: Bar
+    def on_progress(step: Progress) -> None:
+        rows_done[step.index] = step.step
+        report(sum(rows_done))
 
-    def run(
-        self,
-        work: Callable[..., ReadPart],
-        plan: Plan,
-        shards: dict[Path, int],
-        *arguments: Any,
-        start: int = 0,
-    ) -> list[ReadPart]:
-        """Run `work` on all files; `start` rows of the progress bar are done already."""
-        count = 1 if self.workers == 0 else self.workers or self.engine.slots()
-        jobs = [
-            Job(f"shards {index + 1}", work, ([*map(str, group)], plan, *arguments))
-            for index, group in enumerate(_groups(shards, count))
-        ]
-        rows_done = [0] * len(jobs)
-
-        def on_progress(step: Progress) -> None:
-            rows_done[step.index] = step.step
-            self.bar.update(start + sum(rows_done))
-
-        results = self.engine.run_jobs(
-            jobs, workers=self.workers, tries=TRIES, on_progress=on_progress
-        )
-        for result in results:
-            if not result.ok:
-                kind, _, message = str(result.error).partition(": ")
-                is_ours = kind in ("DataError", "NclabError", "MissingExtra")
-                raise DataError(message if is_ours else result.error)
-        return [result.value for result in results]
+    results = engine.run_jobs(jobs, workers=workers, tries=TRIES, on_progress=on_progress)
+    for result in results:
+        if not result.ok:
+            kind, _, message = str(result.error).partition(": ")
+            is_ours = kind in ("DataError", "NclabError", "MissingExtra")
+            raise DataError(message if is_ours else result.error)
+    return [result.value for result in results]
 
 
 def _groups(shards: dict[Path, int], count: int) -> list[list[Path]]:

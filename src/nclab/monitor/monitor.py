@@ -312,7 +312,6 @@ class Monitor:
         layers: str | Sequence[str] | None = None,
         split: str = TRAIN,
         reference: Report | Reference | None = None,
-        allow_missing: bool = False,
         second_pass: bool = True,
     ) -> Report:
         """Measure now, exactly as `nclab.measure`, and pass the event to alarms and sinks.
@@ -333,7 +332,6 @@ class Monitor:
         expected = self._hooks.remove()
         options = MeasureOptions.checked(
             ignore_index=self._ignore_index,
-            allow_missing=allow_missing,
             min_count=self._min_count,
             second_pass=second_pass,
             reference=reference,

@@ -285,7 +285,7 @@ def require_samples(counts: Tensor) -> None:
         missing = (counts == 0).nonzero().flatten().tolist()
         raise DataError(
             f"Expected samples of all {len(counts)} classes, got none of "
-            f"{_listing(missing)}. Pass allow_missing=True to skip these classes."
+            f"{_listing(missing)}. Pass min_count=1 to skip these classes."
         )
 
 
