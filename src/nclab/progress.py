@@ -23,7 +23,7 @@ _shared: "Progress | None" = None
 
 @dataclass(frozen=True)
 class Bar:
-    """A progress bar that its owner moves; without a display it does nothing."""
+    """A progress bar; without a display, `update` does nothing."""
 
     display: "Progress | None" = None
     task: "TaskID | None" = None

@@ -56,7 +56,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def scientific(value: float) -> str:
-    """Return a number as people write weight decays.
+    """Return a number in short scientific notation, as in names of runs.
 
     >>> [scientific(value) for value in (1e-4, 3e-3, 0.0, 0.5)]
     ['1e-4', '3e-3', '0', '5e-1']

@@ -54,7 +54,7 @@ WorkersOption = Annotated[
 
 @contextmanager
 def open_engine(name: EngineName, address: str | None) -> "Iterator[Engine]":
-    """Yield the engine of that name; leave its cluster at the end."""
+    """Yield an engine by its name; disconnect from its cluster at the end."""
     if name is EngineName.local:
         if address is not None:
             raise NclabError(f"Expected --address only with --engine ray, got {address!r}.")

@@ -162,7 +162,7 @@ class JournalReader:
                 self._in_long_line = not line.endswith(b"\n")
 
     def _accept(self, line: bytes, size: int) -> bool:
-        """Whether the line that ends at the position is intact and in order; count it."""
+        """Count the next line; return whether it is intact and in order."""
         self.lines += 1
         missing = self._check(line)
         if missing is None:
@@ -211,7 +211,7 @@ class JournalReader:
 
     @property
     def damage(self) -> Damage | None:
-        """First damaged or missing line before the last intact one."""
+        """Number and first byte of the first damaged or missing line before the last intact line."""
         first = self._first_damage
         return first if first and first.offset < self.intact_end else None
 
@@ -230,9 +230,10 @@ class JournalReader:
         return f"{foreign}{text}" if self.is_foreign else text
 
     def end_problem(self, heartbeat: Mapping[str, Any]) -> str | None:
-        """Return what is missing at the end of a journal that was read and that nobody writes.
+        """Return what is missing at the end of the journal, or None; call it after reading all lines.
 
-        `heartbeat` is the content of `state.json`, which knows where the writer ended.
+        No process may be writing. `heartbeat` is the content of `state.json`, in which the writer
+        left the length of the journal.
         """
         if self.lines == 0:
             return "its journal is missing or has no complete line"
@@ -373,7 +374,7 @@ class JournalWriter:
         self._change(os.fsync)
 
     def _change(self, call: Callable[..., object], *arguments: int) -> None:
-        """Call a function of the system; after an error, refuse all further writes."""
+        """Call a system function on the journal; after an error, refuse all further writes."""
         self._require_writable()
         try:
             call(self._descriptor, *arguments)
@@ -404,7 +405,7 @@ class JournalWriter:
         return None if prefix is None else prefix[0]
 
     def before_step(self, step: int) -> tuple[int, int]:
-        """Return the bytes before the first record of a step or later, and the records after them.
+        """Return the length of the journal before a step, and the number of records from it on.
 
         The record that ends the run is not counted.
         """

@@ -132,7 +132,7 @@ def _newest(lines: Iterable[bytes]) -> Iterator[Record]:
 
 
 def _view(reader: JournalReader, root: Path | None, records: Iterable[Record]) -> RunView:
-    """Return the view of a run with the records that the reader yields."""
+    """Return a run with the given records, which are read from the journal here."""
     folder = reader.path.parent
     manifest = read_manifest(folder, root=root)
     heartbeat, state_problem = read_state(folder, root=root)  # before the journal

@@ -68,7 +68,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> Row:
-    """Return the settings of a result; a result with equal settings need not be computed again."""
+    """Return the settings of an experiment; results with equal settings are used again."""
     return {
         "experiment": name,
         "preset": preset,
@@ -85,7 +85,7 @@ def kept_numbers(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | No
 
 
 def read_numbers(runs: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return RUNS/<experiment>/numbers.json of every named experiment that has this file.
+    """Return the content of RUNS/<experiment>/numbers.json for every experiment that has the file.
 
     If a file cannot be read or holds another experiment, the reason is under "unreadable".
 

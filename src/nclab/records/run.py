@@ -99,7 +99,7 @@ def open_run(
 
 
 def _create(folder: Path, manifest: Manifest) -> JournalWriter:
-    """Write the journal before the manifest, so that a folder with a manifest has a journal."""
+    """Write the journal, then the manifest: a folder with a manifest always has a journal."""
     journal = JournalWriter(folder, manifest.identity)
     try:
         if journal.damage is not None or not journal.is_new:
@@ -161,7 +161,7 @@ def _warn_of_other_environment(old: Manifest, new: Manifest, folder: Path) -> No
 
 
 def _environment(manifest: Manifest) -> dict[str, Any]:
-    """Return what decides the rounding."""
+    """Return the versions and the hardware of a run, which decide how numbers are rounded."""
     names = ("device", "backend", "cpu", "commit")
     return {**manifest.versions, **{name: getattr(manifest, name) for name in names}}
 
@@ -314,7 +314,7 @@ class Run:
         self._write_end({"state": "failed", "why": why, **summary})
 
     def close(self, *, state: str = "stopped", why: str | None = None) -> None:
-        """Let others write; a run without an end is marked as stopped."""
+        """Release the lock; mark a run that has no last record as stopped."""
         if not self._is_open:
             return
         self._is_open = False
@@ -408,12 +408,12 @@ def _candidates(path: Path) -> Iterator[Path]:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a run, or the rest of one, is in the folder itself."""
+    """Whether a folder has a manifest or a journal of a run."""
     return (folder / MANIFEST).exists() or (folder / JOURNAL).exists()
 
 
 def refuse_folder_of_runs(folder: Path) -> None:
-    """Raise if other runs lie below a folder: they could not be found below a new run."""
+    """Raise if a folder has runs in its subfolders; `find_runs` would not see them in a new run."""
     if not holds_run(folder) and (runs := find_runs(folder)):
         raise RecordError(
             f"Expected the folder of one run, got {folder} with {len(runs)} runs in it. Name one "

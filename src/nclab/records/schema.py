@@ -184,7 +184,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def stored(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options under the names of the format.
+    """Return options under the names that manifests use.
 
     >>> stored({"loss": "focal", "focal_gamma": 3.0})
     {'loss': 'focal', 'focusing': 3.0}
@@ -199,7 +199,7 @@ def current(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def completed(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a fleet's configuration with current names and with every omitted default.
+    """Return the configuration of a sweep's run with current names and all omitted defaults.
 
     >>> completed({"shape": {"width": 8}, "recipe": {"loss": "mse"}})["recipe"]["optimizer"]
     'sgd'

@@ -172,7 +172,7 @@ def _verify_journal(
 
 
 def _fits(checkpoint: Checkpoint, reader: JournalReader, root: Path) -> bool:
-    """Whether a checkpoint was written by the run of a journal, and with its first lines."""
+    """Whether a checkpoint belongs to the run of a journal and was written with its first lines."""
     if checkpoint.identity != (reader.identity or ""):
         return False
     try:
