@@ -211,7 +211,7 @@ class JournalReader:
 
     @property
     def damage(self) -> Damage | None:
-        """Number and first byte of the first damaged or missing line before the last intact line."""
+        """Position of the first damaged or missing line before the last intact line."""
         first = self._first_damage
         return first if first and first.offset < self.intact_end else None
 
@@ -230,10 +230,10 @@ class JournalReader:
         return f"{foreign}{text}" if self.is_foreign else text
 
     def end_problem(self, heartbeat: Mapping[str, Any]) -> str | None:
-        """Return what is missing at the end of the journal, or None; call it after reading all lines.
+        """Return what is missing at the end of the journal, or None.
 
-        No process may be writing. `heartbeat` is the content of `state.json`, in which the writer
-        left the length of the journal.
+        Call it after reading all lines of a run that no process is writing. `heartbeat` is the
+        content of `state.json`, in which the writer left the length of the journal.
         """
         if self.lines == 0:
             return "its journal is missing or has no complete line"
