@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 
 import nclab
 from nclab import metrics
@@ -21,8 +22,9 @@ for half in (slice(0, 250), slice(250, 600)):
     workers.append(moments)
 
 with tempfile.TemporaryDirectory() as folder:  # moments travel as safetensors files
-    workers[1].write(Path(folder) / "worker.safetensors")
-    received = nclab.ClassMoments.read(Path(folder) / "worker.safetensors")
+    save_file(workers[1].state_dict(), Path(folder) / "worker.safetensors")
+    state = load_file(Path(folder) / "worker.safetensors")
+    received = nclab.ClassMoments.from_state_dict(state)
 
 workers[0].merge(received)
 together = metrics.nc1_trace_pinv(workers[0])

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import nclab
-from nclab.metrics.catalogue import METRICS
-from nclab.metrics.target_distance import MEANINGS
+from nclab.metrics.catalogue import METRICS, TARGET_MEANINGS
 
 CLASSES = 3
 Y = torch.arange(90) % CLASSES
@@ -113,7 +112,7 @@ def test_rows_for_a_data_frame() -> None:
     sizes = {"layer", "dim", "samples", "num_classes", "zero_features", "ignored", "bias_norm"}
     assert len(rows) == len(REPORT.layers) == 5
     for row, layer in zip(rows, REPORT.layers, strict=True):
-        assert set(row) == sizes | {metric.name for metric in METRICS} | set(MEANINGS)
+        assert set(row) == sizes | {metric.name for metric in METRICS} | set(TARGET_MEANINGS)
         assert row["layer"] == layer.layer
         assert row["nc1_trace_pinv"] == layer.nc1_trace_pinv
         assert row["samples"] == 90

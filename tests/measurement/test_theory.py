@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import nclab
-from nclab.metrics.target_distance import MEANINGS
+from nclab.metrics.catalogue import TARGET_MEANINGS
 from tests.theory.targets.test_distance import network
 
 LONG_TAILED = nclab.target(counts=[40, 40, 8, 2, 2], weight_decay=(0.01, 0.004))
@@ -14,7 +14,7 @@ def test_optimum_distance_equals_distance_to_the_target() -> None:
     collapse = network(LONG_TAILED, noise=0.02)
     exact = collapse.distance_to(collapse.target())
     row = collapse.to_row()
-    assert set(MEANINGS) <= set(row)
+    assert set(TARGET_MEANINGS) <= set(row)
     assert row["target_distance"] == pytest.approx(exact.means, abs=2e-3)
     assert row["target_distance_weights"] == pytest.approx(exact.classifier, abs=2e-3)
     assert row["etf_distance"] == exact.etf["means"]

@@ -1,7 +1,5 @@
 """Tests of ClassMoments: one pass, exact merges, stored states."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -128,36 +126,25 @@ def test_merge_rejects_other_shapes() -> None:
 
 
 @pytest.mark.parametrize("scatter", [True, False])
-def test_a_saved_stream_continues_bit_for_bit(tmp_path: Path, scatter: bool) -> None:
+def test_a_saved_stream_continues_bit_for_bit(scatter: bool) -> None:
     data = cloud()
     moments = filled(scatter, rows=slice(0, 20))
-    moments.write(tmp_path / "moments.safetensors")
-    again = nclab.ClassMoments.read(tmp_path / "moments.safetensors")
+    again = nclab.ClassMoments.from_state_dict(moments.state_dict())
     for stream in (moments, again):
         stream.update(data.features[20:], data.labels[20:])
     for key, value in moments.state_dict().items():
         assert torch.equal(value, again.state_dict()[key])
-    assert list(tmp_path.iterdir()) == [tmp_path / "moments.safetensors"]
     assert again.ignore_index == -100
 
 
-def test_a_damaged_state_is_rejected(tmp_path: Path) -> None:
+def test_a_damaged_state_is_rejected() -> None:
     state = filled().state_dict()
     with pytest.raises(nclab.NclabError, match="missing unit_sum"):
         nclab.ClassMoments.from_state_dict({k: v for k, v in state.items() if k != "unit_sum"})
-    with pytest.raises(nclab.NclabError, match=r"Expected unit_sum as torch\.float64"):
-        nclab.ClassMoments.from_state_dict(state | {"unit_sum": state["unit_sum"].float()})
     newer = state["header"].clone()
     newer[0] = 99
     with pytest.raises(nclab.NclabError, match="state version 1, got 99"):
         nclab.ClassMoments.from_state_dict(state | {"header": newer})
-    file = tmp_path / "torn.safetensors"
-    filled().write(file)
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(nclab.NclabError, match="Expected a safetensors file"):
-        nclab.ClassMoments.read(file)
-    with pytest.raises(nclab.NclabError, match="Cannot read"):
-        nclab.ClassMoments.read(tmp_path / "nothing.safetensors")
 
 
 def test_ignored_rows_are_counted_and_add_nothing() -> None:

@@ -14,9 +14,8 @@ from nclab.figures.measured import layer_picture, layers_picture
 from nclab.measurement.display import Displayed
 from nclab.measurement.results import DECILES, PAIRS_SHOWN, Strata, strata
 from nclab.measurement.theory import LayerTheory, OptimumDistance
-from nclab.metrics.catalogue import every_metric
+from nclab.metrics.catalogue import TARGET_MEANINGS, every_metric
 from nclab.metrics.nc4_nearest_center import effective_depth
-from nclab.metrics.target_distance import MEANINGS
 from nclab.text import as_frame
 from nclab.theory.certificates.certificate import Certificate
 
@@ -103,7 +102,9 @@ differ from those of a simplex by 0 on average (0 = simplex).
         Includes the distances to the optimum for these class counts and norms.
         """
         distances = self.optimum_distance
-        return self._row(dict.fromkeys(MEANINGS) if distances is None else distances.values())
+        return self._row(
+            dict.fromkeys(TARGET_MEANINGS) if distances is None else distances.values()
+        )
 
     def _row(self, distances: Mapping[str, float | None]) -> dict[str, Any]:
         return {

@@ -24,7 +24,6 @@ from nclab.metrics.cross_entropy import (
     normalised_margin,
     optimal_loss,
 )
-from nclab.metrics.effective_rank import rankme, stable_rank_weights
 from nclab.metrics.held_out import (
     reference_mean_shift,
     reference_ncc_accuracy,
@@ -37,10 +36,9 @@ from nclab.metrics.nc1_variability import (
     cdnv,
     cdnv_pairs,
     nc1_trace_pinv,
-    nc1_trace_pinv_sample_weighted,
     nc1_trace_ratio,
-    nc1_trace_ratio_sample_weighted,
     nc1_within_variation,
+    rankme,
     snr_spectrum,
 )
 from nclab.metrics.nc2_simplex_etf import (
@@ -56,6 +54,7 @@ from nclab.metrics.nc2_simplex_etf import (
     nc2_norm_variation_means,
     nc2_norm_variation_weights,
     simplex_etf,
+    stable_rank_weights,
 )
 from nclab.metrics.nc3_self_duality import (
     nc3_alignment,
@@ -100,9 +99,7 @@ __all__ = [
     "minority_cosine",
     "nc0_weight_mean",
     "nc1_trace_pinv",
-    "nc1_trace_pinv_sample_weighted",
     "nc1_trace_ratio",
-    "nc1_trace_ratio_sample_weighted",
     "nc1_within_variation",
     "nc2_cosine_std_means",
     "nc2_cosine_std_weights",

@@ -1,6 +1,6 @@
 """The catalogue of metrics: name, function, group, ideal value and a short meaning of each."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -75,23 +75,21 @@ def _centred(cosine: Callable[[SecondPass], float]) -> Callable[[SecondPass], fl
     return centred
 
 
-METRICS: tuple[Metric, ...] = (
+_COSINES = (
     Metric(metrics.min_intra, "cosine", _one, "smallest mean cosine within a class", extreme=True),
     Metric(metrics.mean_intra, "cosine", _one, "mean cosine within classes"),
     Metric(metrics.max_inter, "cosine", _simplex, "largest cosine between classes", extreme=True),
     Metric(metrics.mean_inter, "cosine", _simplex, "mean cosine between classes"),
-    Metric(
-        _centred(metrics.min_intra), "cosine", _one, "min_intra of centred features", extreme=True
-    ),
-    Metric(_centred(metrics.mean_intra), "cosine", _one, "mean_intra of centred features"),
-    Metric(
-        _centred(metrics.max_inter),
-        "cosine",
-        _simplex,
-        "max_inter of centred features",
-        extreme=True,
-    ),
-    Metric(_centred(metrics.mean_inter), "cosine", _simplex, "mean_inter of centred features"),
+)
+_CENTRED_COSINES = tuple(
+    metric._replace(
+        function=_centred(metric.function), meaning=f"{metric.name} of centred features"
+    )
+    for metric in _COSINES
+)
+METRICS: tuple[Metric, ...] = (
+    *_COSINES,
+    *_CENTRED_COSINES,
     Metric(metrics.nc1_trace_pinv, "NC1", _zero, "tr(Σ_W Σ_B†)/C", "scatter"),
     Metric(metrics.nc1_trace_ratio, "NC1", _zero, "tr Σ_W / tr Σ_B"),
     Metric(metrics.cdnv, "NC1", _zero, "variance / squared distance of means"),
@@ -167,6 +165,17 @@ BY_NAME = {metric.name: metric for metric in (*METRICS, *REFERENCE_METRICS)}
 """Metrics of every measurement and of measurements with a reference, by name."""
 PARAMETERS = frozenset(View.__dataclass_fields__) - {"remarks", "_results"} | {"statistics"}
 """Parameter names that a plugin's metric may have."""
+TARGET_MEANINGS = {
+    "target_distance": "distance of the class means to their target",
+    "etf_distance": "distance of the class means to a simplex ETF",
+    "target_distance_weights": "distance of the classifier to its target",
+    "etf_distance_weights": "distance of the classifier to a simplex ETF",
+    "target_excess_loss": "loss above that of the target, at most",
+}
+"""Meaning of each number that records and tables contain in addition to the metrics.
+Distances compare centred and normalised Gram matrices."""
+SAME_DISTANCE = 1e-3
+"""Differences of distances below this threshold are ignored."""
 
 
 @cache
@@ -230,3 +239,35 @@ def selected_extras(names: str | Collection[str]) -> tuple[Metric, ...]:
                 f"got {name!r}."
             )
     return tuple(metric for metric in EXTRAS if metric.name in requested)
+
+
+def target_progress(to_target: Sequence[float | None], to_etf: Sequence[float | None]) -> str:
+    """Describe how far a training has come, from its distances to its target and to the ETF.
+
+    >>> print(target_progress([0.5, 0.16], [0.6, 0.5]))
+    68 % of the way to its target (distance 0.5 at first, 0.16 now); it approaches the target rather
+    than the simplex ETF (distance 0.6 at first, 0.5 now).
+    >>> print(target_progress([0.5, 0.25], [0.5, 0.25]))
+    50 % of the way to its target (distance 0.5 at first, 0.25 now), which is the simplex ETF.
+    >>> target_progress([0.5], [0.5])
+    ''
+    """
+    pairs = zip(to_target, to_etf, strict=False)
+    complete = [(target, etf) for target, etf in pairs if target is not None and etf is not None]
+    if len(complete) < 2 or min(complete[0]) <= 0:
+        return ""
+    (first, first_etf), (last, last_etf) = complete[0], complete[-1]
+    share, share_etf = 1 - last / first, 1 - last_etf / first_etf
+    distance = f"(distance {first:.2g} at first, {last:.2g} now)"
+    words = f"{share:.0%} of the way to its target".replace("%", " %")
+    if share <= 0:
+        words = "No nearer to its target than at first"
+    words = f"{words} {distance}"
+    if max(abs(target - etf) for target, etf in complete) < SAME_DISTANCE:
+        return f"{words}, which is the simplex ETF."
+    etf_distance = f"(distance {first_etf:.2g} at first, {last_etf:.2g} now)"
+    if share > share_etf and last < last_etf:
+        return f"{words}; it approaches the target rather than the simplex ETF {etf_distance}."
+    if share_etf > share and last_etf < last:
+        return f"{words}; it is nearer to the simplex ETF {etf_distance}."
+    return f"{words}. For comparison, the simplex ETF {etf_distance}."

@@ -158,11 +158,7 @@ def nc1_trace_pinv(moments: ClassMoments) -> float:
     >>> round(nc1_trace_pinv(moments), 12)
     0.055555555556
     """
-    return trace_pinv(moments.centred_means, moments)
-
-
-def trace_pinv(centred_means: Tensor, moments: ClassMoments) -> float:
-    """Return tr(Σ_W Σ_B†)/C for class means that are centred by any point, and report warnings."""
+    centred_means: Tensor = moments.centred_means
     between = whitening(centred_means, mean_norm=moments.size, of_input=input_rounding(moments))
     if between.matrix.shape[1] == 0:
         value = ratio(float(moments.variances.sum()), 0.0)
@@ -219,26 +215,6 @@ def _spread_across(
     )
 
 
-def nc1_trace_pinv_sample_weighted(moments: ClassMoments) -> float:
-    r"""`nc1_trace_pinv` with classes weighted by their sizes in the between-class covariance.
-
-    $$\tfrac1C\operatorname{tr}(\Sigma_W\Sigma_B^\dagger),\quad
-      \Sigma_B=\tfrac1{N}\sum_c n_c(\mu_c-\mu)(\mu_c-\mu)^T,\ \mu \text{ the mean of all samples}$$
-
-    Source: papyan2020, Fig. 6 (as in codes that weight by sample)
-    Range: [0, inf); equal to `nc1_trace_pinv` for balanced classes.
-    Invariant to: rotation, translation, scale.
-
-    >>> moments = ClassMoments(2, 2, scatter=True)
-    >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
-    >>> round(nc1_trace_pinv_sample_weighted(moments), 12)
-    0.055555555556
-    """
-    share = (moments.counts.double() / moments.total)[:, None]
-    weighted = moments.centred_at(moments.sample_mean) * (share * moments.num_classes).sqrt()
-    return trace_pinv(weighted, moments)
-
-
 def nc1_trace_ratio(moments: ClassMoments) -> float:
     r"""Total variance within classes over total variance between them.
 
@@ -254,26 +230,6 @@ def nc1_trace_ratio(moments: ClassMoments) -> float:
     0.166666666667
     """
     between = norm(moments.centred_means) ** 2 / moments.num_classes
-    return ratio(within_trace(moments), between)
-
-
-def nc1_trace_ratio_sample_weighted(moments: ClassMoments) -> float:
-    r"""`nc1_trace_ratio` with classes weighted by their sizes in the between-class covariance.
-
-    $$\frac{\operatorname{tr}\Sigma_W}{\tfrac1N\sum_c n_c\|\mu_c-\mu\|^2},\quad
-      \mu \text{ the mean of all samples}$$
-
-    Source: papyan2020, Sec. NC1 (weighted by sample)
-    Range: [0, inf); equal to `nc1_trace_ratio` for balanced classes.
-    Invariant to: rotation, translation, scale.
-
-    >>> moments = ClassMoments(2, 2)
-    >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
-    >>> round(nc1_trace_ratio_sample_weighted(moments), 12)
-    0.166666666667
-    """
-    squares = moments.centred_at(moments.sample_mean).square().sum(1)
-    between = float((squares * moments.counts).sum()) / moments.total
     return ratio(within_trace(moments), between)
 
 
@@ -343,6 +299,35 @@ def cdnv_pairs(moments: ClassMoments) -> Tensor:
     tile = PairTile(every_class, every_class, directions @ directions.T)
     distances = NormalisedVariance(mean_norms(moments), moments.means, moments.variances)
     return distances.tile_values(tile).fill_diagonal_(0.0)
+
+
+def rankme(moments: ClassMoments) -> float:
+    r"""Effective rank of the features: the exponential of the entropy of their singular values.
+
+    $$\exp\Bigl(-\sum_k p_k\log p_k\Bigr),\quad p_k=\sigma_k(H)/\sum_j\sigma_j(H)$$
+
+    Source: garrido2023, Eq. of RankMe
+    Range: [1, min(N, d)]; C - 1 at collapse with a zero global mean. Features are not centred.
+        Singular values, not eigenvalues of the covariance. The paper adds 1e-7 to each p.
+    Invariant to: rotation, scale.
+
+    Needs the scatter. Costs an eigendecomposition and an SVD, O(d^3 + C d^2).
+
+    >>> moments = ClassMoments(2, 2, scatter=True)
+    >>> moments.update([[2.0, 0.0], [-2.0, 0.0], [0.0, 2.0], [0.0, -2.0]], [0, 0, 1, 1])
+    >>> round(rankme(moments), 12)
+    2.0
+    """
+    variances, directions = torch.linalg.eigh(moments.within_scatter)
+    floor = moments.dim * torch.finfo(torch.float64).eps * variances[-1].clamp_min(0.0)
+    spread = directions.T * variances.clamp_min(0.0).where(variances > floor, 0.0).sqrt()[:, None]
+    # A sum of the two Gram matrices instead of stacking would square the condition number.
+    means = moments.means * moments.counts.double().sqrt()[:, None]
+    if len(means) > blocks.MANY_CLASSES and len(means) > moments.dim:
+        means = upper_factor(means).triu()
+    sizes = torch.linalg.svdvals(torch.cat([spread, means]))
+    shares = sizes / sizes.sum()
+    return float(torch.special.entr(shares).sum().exp())
 
 
 def nc1_within_variation(second_pass: SecondPass) -> float:

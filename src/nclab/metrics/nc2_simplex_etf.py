@@ -230,6 +230,24 @@ def minority_cosine(moments: ClassMoments, weight: Tensor, classes: Classes = No
     return float(units.sum(0).square().sum() - units.square().sum()) / (count * (count - 1))
 
 
+def stable_rank_weights(weight: Tensor) -> float:
+    r"""Stable rank of the classifier: its squared norm over its largest squared singular value.
+
+    $$\|W\|_F^2/\|W\|_2^2$$
+
+    Range: [1, min(C, d)]; C - 1 at collapse. Rows are not centred.
+    Invariant to: rotation, scale.
+
+    Costs a GEMM of C x d by the smaller of the two and its eigenvalues.
+
+    >>> stable_rank_weights(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    1.25
+    """
+    rows = scaled_rows(weight)
+    gram = rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows
+    return float(gram.trace() / torch.linalg.eigvalsh(gram)[-1])
+
+
 def nc2_gram_weights(weight: Tensor) -> float:
     r"""Distance of the classifier's normalised Gram matrix from that of a simplex ETF.
 

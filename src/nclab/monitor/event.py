@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from nclab.errors import NclabError
 from nclab.measurement.collapse import Collapse, Report
-from nclab.metrics.catalogue import every_metric
-from nclab.metrics.target_distance import MEANINGS, progress
+from nclab.metrics.catalogue import TARGET_MEANINGS, every_metric, target_progress
 from nclab.records.schema import GEOMETRY, MEASUREMENT, TRAIN, MeasurementRecord, split_of
 from nclab.text import as_frame, counted
 
@@ -165,7 +164,7 @@ def chosen_metrics(names: str | Collection[str] | None) -> tuple[str, ...] | Non
     if names is None:
         return None
     wanted = (names,) if isinstance(names, str) else tuple(names)
-    known = {**every_metric(), **MEANINGS}
+    known = {**every_metric(), **TARGET_MEANINGS}
     for name in wanted:
         if name not in known:
             near = get_close_matches(str(name), known, n=1)
@@ -255,4 +254,4 @@ class History:
         target, etf = (
             self.series(name, layer, split=split)[1] for name in ("target_distance", "etf_distance")
         )
-        return progress(target, etf)
+        return target_progress(target, etf)

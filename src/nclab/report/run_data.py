@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nclab.metrics.target_distance import MEANINGS, progress
+from nclab.metrics.catalogue import TARGET_MEANINGS, target_progress
 from nclab.records.schema import SAMPLE, health_of, last_layer
 from nclab.report.columns import AXES, evenly
 from nclab.report.run_follower import NOT_CURVES, RunFollower, without_huge_numbers
@@ -77,7 +77,7 @@ def run_data(run: RunFollower, *, slug: str, limits: PageLimits | None = None) -
         "cosines": _cosines(run, limits),
         "geometry": _geometry(run, limits),
         "certificate": guarantees(last),
-        "toward": progress(to_target, to_etf),
+        "toward": target_progress(to_target, to_etf),
         "warnings": run.alarms[-MAX_ALARMS:],
     }
 
@@ -113,7 +113,7 @@ def describe(names: Iterable[str], classes: Any) -> list[dict[str, Any]]:
         ideal = None
         if metric and metric.ideal and isinstance(classes, int) and classes > 1:
             ideal = metric.ideal(classes)
-        meaning = metric.meaning if metric else MEANINGS.get(name, "")
+        meaning = metric.meaning if metric else TARGET_MEANINGS.get(name, "")
         rows.append({"name": name, "meaning": meaning, "ideal": ideal})
     return rows
 

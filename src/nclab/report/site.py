@@ -12,7 +12,7 @@ from nclab.errors import NclabError
 from nclab.figures.picture import DARK, LIGHT
 from nclab.figures.plotly_renderer import PLOTLY_CONFIG
 from nclab.files import FolderMark, read_regular, replace_folder, translate_os_errors
-from nclab.metrics.target_distance import MEANINGS
+from nclab.metrics.catalogue import TARGET_MEANINGS
 from nclab.progress import track
 from nclab.records import find_runs
 from nclab.records.run import holds_run
@@ -147,7 +147,7 @@ def assets(plotly: bytes | None) -> Iterable[tuple[str, str | bytes]]:
     for file in sorted(ASSETS.iterdir()):
         if file.suffix in (".js", ".css"):
             yield file.name, file.read_bytes()
-    meanings = {**MEANINGS, **{name: metric.meaning for name, metric in BY_NAME.items()}}
+    meanings = {**TARGET_MEANINGS, **{name: metric.meaning for name, metric in BY_NAME.items()}}
     yield (
         "metrics.js",
         (

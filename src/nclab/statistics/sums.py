@@ -159,11 +159,7 @@ class ClassSums:
     @derived
     def centred_means(self) -> Tensor:
         """(C, d) class means minus their global mean; rounding errors are set to exactly 0."""
-        return self.centred_at(self.global_mean)
-
-    def centred_at(self, centre: Tensor) -> Tensor:
-        """Return the (C, d) class means minus `centre`; rows of mere rounding error become 0."""
-        centred: Tensor = self.means - centre
+        centred: Tensor = self.means - self.global_mean
         centred[row_norms(centred) <= ROUNDING * self.size] = 0.0
         return centred
 
