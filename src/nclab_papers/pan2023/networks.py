@@ -36,7 +36,7 @@ DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
 DEEP_DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 5e-3, 1e-2)
 """Weight decays of the thesis's networks with 15 layers."""
 COSINE_MARGIN = 0.01
-"""Smallest difference of cosines of interest: one hundredth of the thesis's axes."""
+"""Smallest difference of cosines that is of interest: one hundredth of the thesis's axes."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ because the size determines the noise in the running averages of batch norm."""
 PAPER = Networks()
 """The thesis's networks."""
 RECORDED = RecordedNetworks("fleet", ("min_intra", "max_inter", "nc4_ncc_accuracy"))
-"""Numbers that the experiments read of every layer of a network; of the last layer they read the
-end of the run."""
+"""Recorded networks. The experiments read these metrics for every layer; they read other metrics
+only for the last layer, from the record of the end of a run."""
 
 
 def last_layers(out: Path, row: Row) -> list[dict[str, Any]]:
@@ -217,7 +217,7 @@ def note_skipped(finding: Finding, skipped: int) -> Finding:
     networks = f"{skipped} converged network{'s' * (skipped > 1)}"
     return Finding(
         finding.verdict,
-        f"{finding.evidence}; left out because a layer is undefined: {networks}",
+        f"{finding.evidence}; left out because a metric of a layer is undefined: {networks}",
         {**finding.numbers, "skipped": skipped},
     )
 

@@ -24,7 +24,7 @@ from nclab.theory.certificates.regularised import regularised_optimum
 from nclab_papers.pan2023 import networks as trained
 
 LOG_NORM = 0.01
-"""Smallest slope of log10 of a norm per decade of weight decay that is of interest."""
+"""Smallest slope of interest, of log10 of a norm per decade of weight decay."""
 POINTS = 40
 """Number of points of the curves of the optimum."""
 OPTIMUM, GUARANTEED = 1, 2

@@ -48,7 +48,9 @@ def test_affine_batch_norm_with_little_decay_must_not_collapse() -> None:
             row.update(min_intra=1.0, max_inter=-1 / 3)
     found = fig31.only_affine.judge(numbers)
     assert found.verdict is Verdict.CONTRADICTED
-    assert found.numbers["weakest"] == "affine at the smallest weight decay, below 3/4"
+    assert found.numbers["weakest"] == (
+        "3/4 − collapse with affine batch norm at the smallest weight decay"
+    )
 
 
 def test_one_bad_seed_leaves_a_claim_undecided() -> None:
@@ -88,7 +90,7 @@ def test_less_collapse_at_every_weight_decay_needs_every_decay() -> None:
             row["converged"] = False
     found = fig31.affine_above_plain.judge(numbers)
     assert found.verdict is Verdict.UNDECIDED
-    assert found.numbers["missing"] == ["weight decay 0.001"]
+    assert found.numbers["missing"] == ["affine − plain at weight decay 0.001"]
     for row in numbers["rows"]:
         if row["norm"] == "affine" and row["weight_decay"] == 1e-4:
             row["max_inter"] = 1.0
@@ -112,7 +114,7 @@ def test_one_falling_step_contradicts_the_claim() -> None:
             row["max_inter"] += 0.115  # the degree falls by five thousandths
     found = fig31.grows.judge(numbers)
     assert found.verdict is Verdict.NO_EFFECT
-    assert found.numbers["weakest"] == "weight decay 0.003 to 0.007"
+    assert found.numbers["weakest"] == "rise from weight decay 0.003 to 0.007"
 
 
 def test_figure_31_has_the_thesis_arrangement() -> None:

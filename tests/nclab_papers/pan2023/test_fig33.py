@@ -105,7 +105,9 @@ def test_early_layers_without_converged_networks_are_unmeasured() -> None:
     found = fig33.early_layers_separate.judge(numbers)
     assert found.verdict is Verdict.UNDECIDED
     assert "5 of 6 parts" in found.evidence
-    assert "not measured: weight decay 0.001" in found.evidence
+    assert (
+        "not measured: half of the layers − effective depth at weight decay 0.001" in found.evidence
+    )
 
 
 def test_figure_33_has_a_panel_for_every_weight_decay() -> None:
