@@ -20,7 +20,8 @@ from nclab.measurement.results import PAIRS_SHOWN, ClassPair
 from nclab.metrics.cosine import intra_cosine, max_inter_pair
 from nclab.metrics.cross_entropy import class_loss
 from nclab.metrics.nc1_variability import DOUBTFUL
-from nclab.metrics.pairs import (
+from nclab.metrics.view import (
+    View,
     centred_rows,
     mean_norms,
     mean_pairs,
@@ -28,11 +29,10 @@ from nclab.metrics.pairs import (
     simplex_cosine,
     weight_norm,
 )
-from nclab.metrics.view import View
 from nclab.statistics import ClassMoments, SecondPass
 from nclab.statistics.blocks import VANISHES, norm, row_norms
+from nclab.statistics.moments import unit_error
 from nclab.statistics.second_pass import ReferencePass
-from nclab.statistics.sums import unit_error
 from nclab.text import number
 
 FloatArray = NDArray[np.float64]
