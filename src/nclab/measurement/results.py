@@ -14,7 +14,6 @@ from nclab.errors import DataError, NclabError
 from nclab.measurement.display import strata_table
 from nclab.metrics.catalogue import BY_NAME, EXTRAS
 from nclab.statistics import ClassMoments, SecondPass
-from nclab.statistics.logits import ResidualMoments
 from nclab.text import Printed
 from nclab.theory.certificates.certificate import Certificate
 from nclab.theory.certificates.certification import certify
@@ -151,9 +150,9 @@ class LayerResults:
     """(C,) share of samples that the classifier predicts correctly."""
     left_out: tuple[int, ...] = ()
     """Classes that were left out because they have fewer samples than `min_count`."""
-    residuals: ResidualMoments | None = None
-    """Sums of the classifier's probabilities minus the labels. They are kept for up to d classes
-    and at most 1000, or for up to 4096 with metrics="all"."""
+    residuals: Tensor | None = None
+    """(C, C) row c: the sum over samples of class c of the classifier's probabilities minus the
+    one-hot label. Kept for up to d classes and at most 1000, or up to 4096 with metrics="all"."""
     non_negative: bool = False
     """Whether no class mean direction has a negative entry, as after a ReLU.
 
@@ -305,7 +304,7 @@ def _count_aware(results: LayerResults, *, solve: bool) -> CountAwareBounds | No
     if results.residuals is None:
         return None
     return bounds_from_probabilities(
-        counts, results.residuals.sums, product, measured.loss, bias_norm=bias_norm
+        counts, results.residuals, product, measured.loss, bias_norm=bias_norm
     )
 
 
