@@ -1,4 +1,4 @@
-"""The files of a run beside its journal: its manifest and its checkpoints.
+"""The files of a run next to its journal: its manifest and its checkpoints.
 
 The manifest has the configuration and the environment; it is written once at the start.
 Checkpoints are safetensors files with a digest of their content.
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 _FORMAT = "nclab run"
-_TYPES = {"name": str, "kind": str, "command": str, "config": dict, "versions": dict}
-_TYPES["identity"] = str
+_TYPES: dict[str, type] = {"name": str, "kind": str, "command": str, "identity": str}
+_TYPES |= {"config": dict, "versions": dict}
 """Fields whose types readers rely on."""
 _ADDED_FIELDS = {"backend": None, "cpu": None, "identity": ""}
 """Fields that runs of older versions lack, with their values for these runs."""
@@ -45,7 +45,7 @@ CHECKPOINTS = "checkpoints"
 """Folder of the checkpoints in the folder of a run."""
 _DIGEST_BYTES = 16
 _BLANK = "0" * (2 * _DIGEST_BYTES)
-"""Stands in the place of the digest while the digest is computed."""
+"""Placeholder for the digest while the digest is computed."""
 _METADATA = "__metadata__"
 _MAX_HEADER_BYTES = 100_000_000  # the limit of safetensors itself
 _FILE_NAME = re.compile(r"step-(\d+)\.safetensors")

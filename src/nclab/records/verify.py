@@ -8,7 +8,7 @@ from typing import Literal
 from nclab.errors import RecordError
 from nclab.files import read_regular
 from nclab.records.encoding import CHECKSUM_SCHEMA, load_checked_json
-from nclab.records.journal import JOURNAL, JournalReader, is_locked, prefix_checksum
+from nclab.records.journal import JOURNAL, JournalReader, belongs, is_locked
 from nclab.records.manifest import (
     CHECKPOINTS,
     MANIFEST,
@@ -87,10 +87,10 @@ def _verify_result(path: Path, root: Path) -> Verified:
 
 def _verify(folder: Path, root: Path) -> list[Verified]:
     try:
-        is_old = read_manifest(folder, root=root).schema < CHECKSUM_SCHEMA
-        results = [Verified(MANIFEST, "good", "its checksum is right")]
-        if is_old:
+        if read_manifest(folder, root=root).schema < CHECKSUM_SCHEMA:
             results = [Verified(MANIFEST, "unchecked", _OLD)]
+        else:
+            results = [Verified(MANIFEST, "good", "its checksum is right")]
     except RecordError as error:
         results = [Verified(MANIFEST, "damaged", str(error), _RESTORE)]
     # Checkpoints before the journal, which may be growing: no checkpoint is ahead of the journal.
@@ -105,9 +105,10 @@ def _verify(folder: Path, root: Path) -> list[Verified]:
     reader = JournalReader(folder, root=root)
     journal = _verify_journal(reader, folder, root, heartbeat)
     intact = [item for item in checkpoints.values() if isinstance(item, Checkpoint)]
-    fitting = [item.step for item in intact if _fits(item, reader, root)]
+    identity = reader.identity or ""
+    fitting = [item.step for item in intact if belongs(item, reader.path, identity, root=root)]
     ahead = [item for item in intact if item.journal_length > reader.intact_end]
-    ahead = [item for item in ahead if item.identity == (reader.identity or "")]
+    ahead = [item for item in ahead if item.identity == identity]
     if ahead and journal.state != "damaged":
         message = f"it ends at byte {reader.intact_end}, before the checkpoint of step "
         message += f"{ahead[-1].step} was written: lines are missing at its end"
@@ -169,14 +170,3 @@ def _verify_journal(
     if not reader.has_checksums:
         return Verified(JOURNAL, "unchecked", f"{count} of JSON, {_OLD}")
     return Verified(JOURNAL, "good", f"the checksums of {count} are right")
-
-
-def _fits(checkpoint: Checkpoint, reader: JournalReader, root: Path) -> bool:
-    """Whether a checkpoint belongs to the run of a journal and was written with its first lines."""
-    if checkpoint.identity != (reader.identity or ""):
-        return False
-    try:
-        prefix = prefix_checksum(reader.path, checkpoint.journal_length, root=root)
-    except RecordError:
-        return False
-    return prefix is not None and prefix[0] == checkpoint.journal_checksum
