@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import Any, Generic, Literal, Self, TypeVar, get_args
 
 from torch import Tensor, nn
 
@@ -150,26 +150,20 @@ def as_schedule(every: int | str | Schedule) -> Schedule:
     )
 
 
-class MonitorPreset(NamedTuple):
-    """Layers and statistics that are measured on the training batches."""
-
-    layers: str
-    scatter: bool | None
-    """Whether to keep the d x d scatter matrix: False never, None for d up to 4096."""
-
-
-PRESETS = {
-    "economy": MonitorPreset("last", False),
-    "standard": MonitorPreset("last", None),
-    "full": MonitorPreset("all", None),
+PRESETS: dict[str, tuple[str, bool | None]] = {
+    "economy": ("last", False),
+    "standard": ("last", None),
+    "full": ("all", None),
 }
-"""Presets by increasing cost. For each batch, economy copies the features; standard also adds them
-to the d x d scatter; full does both for every layer and pools its feature maps."""
+"""Presets by increasing cost: the layers, and whether to keep the d x d scatter matrix of features.
+
+False never keeps the scatter, None keeps it for d up to 4096. For each batch, economy copies the
+features; standard also adds their products to the scatter; full does both for every layer."""
 
 VERSION = 1
 """Version of the state of a monitor."""
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
-"""Errors that missing or wrong parts of a state cause."""
+"""Errors that a state with missing or wrong parts causes."""
 log = logging.getLogger("nclab.monitor")
 
 
@@ -282,10 +276,11 @@ class Monitor:
         self._classifier, self._pool, self._labels = classifier, pool, labels
         self._ignore_index, self._min_count = ignore_index, min_count
         self._points = points
-        self._layer_choice = PRESETS[preset].layers if layers is None else layers
+        preset_layers, scatter = PRESETS[preset]
+        self._layer_choice = preset_layers if layers is None else layers
         self._layers = self._new_layers(self._layer_choice)
         options = MeasureOptions(
-            scatter=PRESETS[preset].scatter,
+            scatter=scatter,
             ignore_index=ignore_index,
             min_count=min_count,
             class_names=self.class_names,
@@ -558,7 +553,7 @@ class Monitor:
             warnings.warn(f"The monitor skipped a batch: {reason}.", NclabWarning, 3)
 
     def _pause(self) -> None:
-        """Remove the hooks and clear the sums between measurements."""
+        """Remove the hooks and clear the sums if the next batch enters no measurement."""
         if not self.watching:
             self._hooks.remove()
             self._running.clear()
