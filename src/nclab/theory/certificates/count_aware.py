@@ -4,12 +4,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from scipy.special import xlogy
 from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.theory.certificates.norms_and_loss import TOLERANCE, Bound, as_number
+from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.targets.given_norms import find_weight
 from nclab.theory.targets.program import (
     Program,
@@ -185,6 +188,61 @@ def _bounds(loss: float, lowest: float, ratio: float, reason: str) -> CountAware
         alignment_lower=Bound(rho, reason, SOURCE),
         within_upper=Bound(1 - rho**2, reason, SOURCE),
     )
+
+
+def least_soft_losses(hard: FloatArray, targets: FloatArray) -> FloatArray:
+    r"""Return (C,) the smallest mean soft loss of each class, given its mean hard-label loss x.
+
+    $$F_c(x) = \tau x - (1-\tau)\log(1-e^{-x})
+    - \sum_{j\ne c}T_{jc}\log\tfrac{T_{jc}}{1-\tau},\qquad \tau = T_{cc}$$
+
+    Source: docs/certificates.md, soft labels
+    Range: at least the entropy of the targets, reached at x = -log tau.
+    """
+    own = targets.diagonal()
+    others = targets - np.diag(own)
+    rest = others.sum(0)  # 1 - tau, exact where the others are tiny
+    entropy = xlogy(rest, rest) - xlogy(others, others).sum(0)
+    return np.asarray(own * hard - xlogy(rest, -np.expm1(-hard)) + entropy)
+
+
+def hard_loss_upper(counts: FloatArray, targets: FloatArray, loss: float) -> float:
+    r"""Return the largest class average of hard-label losses that a mean soft loss allows.
+
+    $$\max_x \tfrac1C\sum_c x_c \quad\text{s.t.}\quad \sum_c\tfrac{n_c}n F_c(x_c)\le L$$
+
+    F is that of `least_soft_losses`. The problem is concave; with the multiplier $\mu$ its
+    maximiser is $e^{x_c}-1 = (1-\tau_c)/(\tau_c-\tfrac{n}{\mu Cn_c})$.
+
+    Source: docs/certificates.md, soft labels
+    Range: [0, inf]; inf if a class has no target probability of its own.
+    """
+    own, shares = targets.diagonal(), counts / counts.sum()
+    rest = (targets - np.diag(own)).sum(0)
+    if own.min() <= 0:
+        return math.inf
+    weights = len(own) * shares
+    smallest = float((1 / (weights * own)).max())
+    above = own - 1 / (weights * smallest)
+    above = np.where(above < 1e-14 * own, 0.0, above)
+    entropy = float(shares @ least_soft_losses(-np.log(own), targets))
+    loss = max(loss, entropy)
+    loss += 8 * float(np.finfo(float).eps) * (1 + math.log(len(own)) + loss)
+
+    def losses(log_share: float) -> tuple[float, float, float]:
+        """Return the multiplier, the mean soft loss and the class average of its maximiser."""
+        share = math.exp(log_share)
+        # tau - n/(mu C n_c) with mu = smallest (1 + share), without cancellation at small shares.
+        x = np.log1p(rest / (above + share / (1 + share) / (weights * smallest)))
+        mean = float(shares @ least_soft_losses(x, targets))
+        return smallest * (1 + share), mean, float(x.mean())
+
+    low, high = -80.0, 80.0  # the mean soft loss falls as the multiplier grows
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if losses(middle)[1] >= loss else (low, middle)
+    multiplier, reached, average = losses(low)
+    return average + multiplier * max(loss - reached, 0.0)
 
 
 def _least(program: Program, norm: float) -> float:
