@@ -488,14 +488,33 @@ class ClassMoments:
                 f"Expected the state of ClassMoments, missing {', '.join(missing)}. "
                 "Pass the result of state_dict()."
             )
+        if state["header"].shape != (4,) or state["pivot"].ndim != 2:
+            raise DataError(
+                "Expected the state of ClassMoments, got arrays of other shapes. "
+                "Pass the result of state_dict()."
+            )
         version, ignored, rows_seen, ignore = state["header"].tolist()
         if version != STATE_VERSION:
             raise DataError(f"Expected ClassMoments state version {STATE_VERSION}, got {version}.")
         result = cls(2, 2, ignore_index=None if ignore == NO_INDEX else ignore)
+        num_classes, dim = state["pivot"].shape
+        shapes = dict.fromkeys(("pivot", "residual_sum", "unit_sum"), (num_classes, dim))
+        shapes["residual_scatter"] = (dim, dim)
         for name in (*names, "residual_scatter"):
             value = state.get(name)
-            if value is not None:
-                setattr(result, f"_{name}", value.clone() if copy else value)
+            if value is None:
+                continue
+            shape = shapes.get(name, (num_classes,))
+            dtype = torch.int64 if name in ("count", "zeros") else torch.float64
+            if value.shape != shape or value.dtype != dtype:
+                raise DataError(
+                    f"Expected {name} as {dtype} {shape}, got {value.dtype} {tuple(value.shape)}."
+                )
+            if not all(torch.isfinite(part).all() for part in value.split(blocks.MANY_CLASSES)):
+                raise DataError(f"Expected finite {name}, got nan or inf.")
+            setattr(result, f"_{name}", value.clone() if copy else value)
+        if (result._count < 0).any() or (result._zeros < 0).any():
+            raise DataError("Expected counts of 0 or more in the state, got negative ones.")
         result.ignored, result.rows_seen = ignored, rows_seen
         if "unit" in state:  # Older versions did not store it.
             result.unit = max(result.unit, float(state["unit"].flatten()[0]))
