@@ -45,6 +45,7 @@ from nclab.monitor.running_estimate import (
     RunningEstimate,
     TrainingHooks,
     check_hookable,
+    read_moments,
 )
 from nclab.records.schema import TRAIN
 from nclab.statistics.checks import IGNORE_INDEX
@@ -491,12 +492,16 @@ class Monitor:
             if state["version"] != VERSION:
                 raise ValueError(f"version {state['version']}, not {VERSION}")
             counts = [int(state[name]) for name in ("steps", "epochs", "batches", "last_step")]
+            if min(counts) < 0:
+                raise ValueError(f"a negative number among {counts}")
             alarms = [Alarm.from_dict(fields) for fields in state["alarms"]]
             history = [dict(row) for row in state["history"]]
             running = dict(state["running"])
             if self._layers.found:
                 self._running.load_state_dict(running)
             else:
+                for layer in running["layers"].values():
+                    read_moments(layer)  # the layers of the model are not known yet
                 self._running.clear()
         except NclabError:
             raise

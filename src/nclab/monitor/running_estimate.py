@@ -503,9 +503,7 @@ class RunningEstimate:
         if sums:
             streams = self._new_streams(sums[names[0]]["nonfinite"].device)
         for stream, layer in zip(streams, sums.values(), strict=True):
-            moments = ClassMoments.from_state_dict(layer["moments"])
-            if layer["nonfinite"].shape != (moments.num_classes,):
-                raise ValueError("counts of another number of classes")
+            moments = read_moments(layer)
             logits = None if stream.logits is None else state["logits"]
             stream.restore(moments, nonfinite=layer["nonfinite"], logits=logits)
         self.clear()
@@ -549,6 +547,14 @@ class RunningEstimate:
                 return self.layers.head()
             except DataError:  # the weights are not finite
                 return None
+
+
+def read_moments(layer: Mapping[str, Any]) -> ClassMoments:
+    """Return the moments in the state of one layer; raise if the state is damaged."""
+    moments = ClassMoments.from_state_dict(layer["moments"])
+    if layer["nonfinite"].shape != (moments.num_classes,):
+        raise ValueError("counts of another number of classes")
+    return moments
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
