@@ -25,7 +25,7 @@ from nclab.theory.certificates.norms_and_loss import (
 )
 from nclab.theory.certificates.one_class import alignment_lower, intra_lower, sharp_holds
 from nclab.theory.certificates.theorem_constants import asymptotic_constants
-from nclab.theory.layer_peeled import g_inverse, g_prime
+from nclab.theory.layer_peeled import FloatArray, g_inverse, g_prime, g_rise
 from nclab.theory.worst_case import worst_inter, worst_intra
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +101,53 @@ def test_reference_asymptotic_constants(row: dict[str, float]) -> None:
     constants = asymptotic_constants(int(row["num_classes"]), row["product"])
     for name in ("kappa", "mu_standard", "mu_pairs"):
         assert getattr(constants, name) == pytest.approx(row[name], rel=1e-5)
+
+
+def one_class(
+    classes: int, product: float, shares: FloatArray, sigma: FloatArray, r: FloatArray
+) -> tuple[float, float]:
+    """Return excess loss and intra-class cosine of an ETF with one class of several kinds of
+    features: shares, norms (scaled to mean square `product`^2) and cosines with the row."""
+    sigma = sigma * product / math.sqrt(float(shares @ sigma**2))
+    rise = g_rise(sigma * r - product, classes, product)
+    return float(shares @ rise) / classes, float(shares @ r) ** 2
+
+
+@pytest.mark.parametrize(
+    ("classes", "product", "turned", "rare"),
+    [(4, 1.0, 13.587, 31.419), (10, 2.5, 20.067, 29.416), (10, 5.0, 107.068, 18.390)],
+)
+def test_asymptotic_intra_counts_rare_reversed_samples(
+    classes: int, product: float, turned: float, rare: float
+) -> None:
+    """One of 1,000 samples with norm near 0 that points backwards may be worse than turned ones."""
+    constant = asymptotic_constants(classes, product).intra
+    assert constant == pytest.approx(max(turned, rare), rel=1e-3)
+    one, tiny = np.ones(1), np.array([1.0, 1e-9])
+    excess, intra = one_class(classes, product, one, one, np.array([1 - 1e-6]))
+    assert (1 - intra) / excess == pytest.approx(turned, rel=1e-3)
+    for share in (1e-3, 1e-5):
+        shares = np.array([1 - share, share])
+        excess, intra = one_class(classes, product, shares, tiny, np.array([1.0, -1.0]))
+        assert (1 - intra) / excess == pytest.approx(rare, rel=5 * share + 1e-3)
+
+
+def test_no_rare_features_exceed_the_asymptotic_constant() -> None:
+    rng = np.random.default_rng(0)
+    closest = math.inf
+    for _ in range(4000):
+        classes, product = int(rng.integers(2, 20)), math.exp(rng.uniform(-2, 2.5))
+        kinds = int(rng.integers(1, 4))
+        few = 10 ** rng.uniform(-7, -5, size=kinds)
+        shares = np.append(few, 1 - few.sum())
+        r = np.append(rng.choice([-1.0, 0.0, 0.5, *rng.uniform(-1, 1, 3)], size=kinds), 1.0)
+        r[-1] -= rng.choice([0.0, 10 ** rng.uniform(-8, -5)])
+        sigma = np.append(10 ** rng.uniform(-6, 0.3, size=kinds), 1.0)
+        excess, intra = one_class(classes, product, shares, sigma, r)
+        constant = asymptotic_constants(classes, product).intra
+        slack = 1 - (1 - intra) / (excess * constant)
+        closest = min(closest, slack)
+    assert -1e-4 < closest < 0.01
 
 
 @pytest.mark.parametrize("row", GOLDEN["true_worst_case"]["intra"])
