@@ -62,7 +62,7 @@ class PageLimits(NamedTuple):
 
 
 def page_limits(runs: int) -> PageLimits:
-    """Return the limits for each run in a report of so many runs, which must stay small."""
+    """Return the limits for each of `runs` runs, so that the whole report stays small."""
     if runs <= 12:
         return PageLimits()
     return PageLimits(points=max(30, 3600 // runs), frames=24, samples=60)
@@ -98,7 +98,7 @@ def run_data(run: RunFollower, *, slug: str, limits: PageLimits | None = None) -
 
 
 def summary(run: RunFollower) -> dict[str, Any]:
-    """Return the row of a run in a table."""
+    """Return name, state, health and progress of a run, for tables."""
     state = run.state
     return {
         "name": run.name,
@@ -308,14 +308,8 @@ def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def table(runs: Mapping[str, RunFollower]) -> dict[str, Any]:
-    """Return a row for every run, the settings in which runs differ, and all metrics."""
-    rows = [row_of(slug, run) for slug, run in runs.items()]
-    return with_axes(rows, describe_all(runs))
-
-
 def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the rows with only the settings in which they differ, under short names."""
+    """Return a table of runs: rows with only the settings that differ, under short names."""
     rows = _with_defaults(rows)
     configs = [row["config"] for row in rows]
     names = differing(configs)
@@ -332,7 +326,7 @@ def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict
 
 
 def _with_defaults(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows in which sweeps also name the defaults of settings that others name."""
+    """Add omitted defaults to the settings of sweep runs where other runs name these settings."""
     named = {key for row in rows for key in row["config"]}
     wanted = {key: value for key, value in OMITTED_DEFAULTS.items() if key in named}
     if not wanted:
