@@ -1,4 +1,4 @@
-"""Metrics of a layer from its statistics, and what is left out of them."""
+"""Metrics of a layer, computed from its statistics after rare classes are left out."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ class RareClasses:
     means: Tensor | None = None
     """(k, d) class means; None if their rows were never counted."""
     scatter: Tensor | None = None
-    """(d, d) scatter around these means, as far as the second pass has seen it; None if unused."""
+    """(d, d) scatter around these means, which the second pass sums; None if it is not needed."""
 
     @classmethod
     def among(cls, counts: Tensor, min_count: int) -> "RareClasses | None":
@@ -113,8 +113,9 @@ class RareClasses:
         if self.scatter is not None and self.means is not None:
             centred = rows[rare_rows].to(self.means) - self.means[index[is_rare]]
             self.scatter.addmm_(centred.T, centred)
-        kept = None if predicted is None else predicted[~is_rare.to(predicted.device)]
-        return rows[~rare_rows], labels[~is_rare], kept
+        if predicted is not None:
+            predicted = predicted[~is_rare.to(predicted.device)]
+        return rows[~rare_rows], labels[~is_rare], predicted
 
     def warning(self, names: Sequence[str] | None) -> str:
         """Return a warning that lists the classes and counts their samples."""

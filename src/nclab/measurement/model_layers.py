@@ -19,11 +19,7 @@ from nclab.features.batches import (
     padding_warning,
     row_labels,
 )
-from nclab.features.classifier import (
-    AUTO,
-    ClassifierChoice,
-    find_classifier,
-)
+from nclab.features.classifier import AUTO, ClassifierChoice, find_classifier
 from nclab.features.head_output import Classifier
 from nclab.features.pooling import (
     NoRows,
@@ -358,9 +354,9 @@ class ModelLayers:
             return reads
         if not self._named:
             raise ModelError(
-                "Expected a classifier whose result is the model's output, but applied to the "
-                "inputs and outputs of all modules it never gives that output. Name the layer that "
-                "it reads: layers=['name']."
+                "Expected a classifier that gives the model's output, but it does not give that "
+                "output for the input or output of any module. Pass the layer that it reads: "
+                "layers=['name']."
             )
         layers = [_named_layer(name, point, calls) for name, point in self._named]
         return max(layers, key=lambda timed: timed[0])[1]
