@@ -95,6 +95,7 @@ def command(
     """
     from nclab.training.sweep import Axes, plan_sweep, train_plan, write_results
     from nclab.training.sweep.rows import rows_table
+    from nclab.training.sweep.train import training_slots
 
     configs = _with_seeds(configs)
     sources = _sources(configs, data)
@@ -105,7 +106,8 @@ def command(
     if plan:
         print_json(planned.to_dict()) if as_json else typer.echo(str(planned))
         return
-    with open_engine(engine, address) as opened:  # before the plan is printed, because it may fail
+    with open_engine(engine, address) as opened:
+        training_slots(planned, workers, device, opened)  # raises before the plan is printed
         if not as_json:
             typer.echo(str(planned))
         rows = train_plan(planned, workers=workers, device=device, engine=opened)

@@ -69,7 +69,7 @@ def train_plan(
     engine: Engine = LOCAL,
 ) -> list[Row]:
     """Train the missing runs of a plan; return a row for every run, as `train_sweep` does."""
-    slots = _slots(plan, workers, device, engine)
+    slots = training_slots(plan, workers, device, engine)
     groups = [group for fleet in plan.fleets for group in _groups(fleet, plan, slots, device)]
     if groups:
         single = engine.here and len(groups) == 1
@@ -84,8 +84,8 @@ def train_plan(
     ]
 
 
-def _slots(plan: SweepPlan, workers: int | None, device: str, engine: Engine) -> int:
-    """Return how many groups train at once; raise if the device does not exist."""
+def training_slots(plan: SweepPlan, workers: int | None, device: str, engine: Engine) -> int:
+    """Return how many groups train at once; raise if there is no such device or cluster."""
     if _is_cuda(device):
         if not engine.here:
             raise NclabError(f"Expected device 'cpu' on a cluster, got {device!r}.")
