@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from nclab.engine import LOCAL, Engine, Job, Progress, ReportStep
+from nclab.engine import LOCAL, Engine, Job, ReportStep
 from nclab.errors import NclabError
 from nclab.figures.picture import Picture
-from nclab.progress import bar
 
 
 @dataclass(frozen=True)
@@ -108,37 +107,16 @@ def describe_experiment(module: Experiment) -> dict[str, str]:
     }
 
 
-def run_jobs(
-    jobs: Sequence[Job],
-    title: str,
-    *,
-    engine: Engine,
-    total: int | None = None,
-    folder: Path | None = None,
-    workers: int | None = None,
-) -> list[Any]:
+def run_jobs(jobs: Sequence[Job], title: str, *, engine: Engine, **options: Any) -> list[Any]:
     """Run the jobs of an experiment under one progress bar and return their values in order.
 
-    Raises NclabError if a job fails.
-
-    Args:
-        title: label of the progress bar, which counts the steps that jobs report.
-        total: steps of all jobs; by default one per job.
-        folder: folder that the jobs write, the same path on every machine.
-        workers: as for `Engine.run_jobs`.
+    Raises NclabError if a job fails. The options are those of `Engine.run_with_bar`.
     """
-    steps = dict.fromkeys(range(len(jobs)), 0)
-    with bar(title, total=total or len(jobs)) as progress_bar:
-
-        def advance(progress: Progress) -> None:
-            steps[progress.index] = progress.step
-            progress_bar.update(sum(steps.values()), f"{len(jobs)} job(s)")
-
-        outcomes = engine.run_jobs(jobs, folder=folder, workers=workers, on_progress=advance)
-    for outcome in outcomes:
-        if not outcome.ok:
-            raise NclabError(f"{outcome.name} failed: {outcome.error}")
-    return [outcome.value for outcome in outcomes]
+    results = engine.run_with_bar(jobs, title, **options)
+    for result in results:
+        if not result.ok:
+            raise NclabError(f"{result.name} failed: {result.error}")
+    return [result.value for result in results]
 
 
 def run_in_one_step(report: ReportStep, function: Callable[..., Any], *arguments: Any) -> Any:

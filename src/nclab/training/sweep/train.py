@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from nclab import errors
-from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
+from nclab.engine import LOCAL, Engine, Job, JobResult
 from nclab.errors import NclabError
-from nclab.progress import bar
 from nclab.training.models.mlp import Shape
 from nclab.training.sweep.config import RunPlan, SweepConfig
 from nclab.training.sweep.group import Group, train_group
@@ -149,17 +148,12 @@ def run_groups(
         Job(f"group {n} of {len(groups)}", train, (group, *arguments))
         for n, group in enumerate(groups, start=1)
     ]
-    done = [0] * len(groups)
+    title = f"training {sum(len(group.plans) for group in groups)} models"
     total = sum(group.total for group in groups)
-    with bar(f"training {sum(len(g.plans) for g in groups)} models", total=total) as progress_bar:
-
-        def update(progress: Progress) -> None:
-            done[progress.index] = progress.step
-            progress_bar.update(sum(done))
-
-        results = engine.run_jobs(
-            jobs, folder=groups[0].out, workers=workers, tries=TRIES, on_progress=update
-        )
+    folder = groups[0].out
+    results = engine.run_with_bar(
+        jobs, title, total=total, folder=folder, workers=workers, tries=TRIES
+    )
     for result in results:
         _raise_failure(result)
 
