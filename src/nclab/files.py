@@ -272,7 +272,7 @@ def replace_folder(target: Path, files: Mapping[str, bytes], mark: FolderMark) -
 
 
 def _clean_up(target: Path, mark: FolderMark) -> None:
-    """Finish what an earlier writer has begun: its folders next to the target disappear.
+    """Remove the folders that an earlier writer left next to the target.
 
     A folder `.<name>.<12 digits>` is a new version that was never finished. With the ending `.old`
     it is the version before the last replacement; the user's files in it move to the target.

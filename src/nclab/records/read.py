@@ -170,9 +170,6 @@ def read_state(folder: Path, *, root: Path | None = None) -> tuple[dict[str, Any
     """Return the content of `state.json` and what is wrong with the file.
 
     A missing file is not an error: the run was killed before its first heartbeat.
-
-    >>> read_state(Path("no-such-folder"))
-    ({}, None)
     """
     try:
         content = json.loads(read_regular(folder / STATE, root=root, max_bytes=_MAX_STATE_BYTES))

@@ -437,29 +437,21 @@ def curves(runs: Mapping[str, RunFollower]) -> dict[str, dict[str, Any]]:
         shown = run.axes()
         for columns in run.columns.values():
             axes, values = columns.table(POINTS)
-            at = {name: round_values(axes[name], 9) for name in shown if columns.has(name)}
+            at = {name: tuple(round_values(axes[name], 9)) for name in shown if columns.has(name)}
             for (layer, metric), y in values.items():
                 if layer not in last or not any(value is not None for value in y):
                     continue
-                file = files.setdefault(metric, {"at": [], "known": {}, "runs": {}})
-                indices = {AXES[name]: _index(file, column) for name, column in at.items()}
+                # The columns of axis values, each once, with their indices.
+                file = files.setdefault(metric, {"at": {}, "runs": {}})
+                indices = {
+                    AXES[name]: file["at"].setdefault(column, len(file["at"]))
+                    for name, column in at.items()
+                }
                 by_layer = file["runs"].setdefault(slug, {})
                 # Keep the kind of records with the most points.
                 if layer not in by_layer or len(by_layer[layer]["y"]) < len(y):
                     by_layer[layer] = {"layer": layer, "at": indices, "y": round_values(y)}
-    return {
-        metric: {
-            "at": file["at"],
-            "runs": {slug: list(by_layer.values()) for slug, by_layer in file["runs"].items()},
-        }
-        for metric, file in files.items()
-    }
-
-
-def _index(file: dict[str, Any], column: list[float | int | None]) -> int:
-    """Return the index of a column of axis values, which is stored once for all curves."""
-    key = tuple(column)
-    if key not in file["known"]:
-        file["known"][key] = len(file["at"])
-        file["at"].append(column)
-    return int(file["known"][key])
+    for file in files.values():
+        file["at"] = list(file["at"])
+        file["runs"] = {slug: list(by_layer.values()) for slug, by_layer in file["runs"].items()}
+    return files
