@@ -24,13 +24,7 @@ from nclab.figures.picture import Picture
 from nclab.progress import track
 from nclab.text import number
 from nclab.ulpm.descent import Disturbance, descend, normalised_descent
-from nclab.ulpm.examination import (
-    examine,
-    example_point,
-    example_problem,
-    find_point,
-    slice_below,
-)
+from nclab.ulpm.examination import examine, example_point, example_problem, find_point, slice_below
 from nclab.ulpm.landscape import PointKind, classify, escape
 from nclab.ulpm.problem import Array, log_gradient, log_loss
 from nclab.ulpm.separation import certify

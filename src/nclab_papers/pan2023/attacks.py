@@ -26,9 +26,8 @@ from nclab_papers.pan2023 import regime
 from nclab_papers.pan2023.conjectures import CONVERGED, PERFECT, smallest, worst_of_seeds
 from nclab_papers.pan2023.fig33 import depth_rows
 from nclab_papers.pan2023.guarantees import Config, curve_row
+from nclab_papers.pan2023.networks import DECAYS, DEEP_DECAYS
 
-DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
-DEEP_DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 5e-3, 1e-2)
 SEEDS = tuple(range(8))
 LAYERS = 14
 ERRORS = (0.01, 0.05)

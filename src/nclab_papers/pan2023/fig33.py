@@ -60,11 +60,7 @@ def run(
 ) -> dict[str, Any]:
     """Train the networks; return one row per layer, per network, and per network and error."""
     runs = config.networks.rows(
-        out,
-        seeds=seeds,
-        engine=engine,
-        layers=config.layers,
-        weight_decays=config.weight_decays,
+        out, seeds=seeds, engine=engine, layers=config.layers, weight_decays=config.weight_decays
     )
     rows = [layer for run in runs for layer in layer_rows(out, run)]
     return {
@@ -242,17 +238,12 @@ claimed = partial(claim, needs="pan2023_fig33", figure="pan2023_fig33")
 )
 def early_layers_separate(numbers: Numbers) -> Finding:
     """Judge how far the effective depth is below half of the layers, for decays below 1e-2."""
-    half = EARLY * int(numbers["config"]["layers"])
-    depths = _depths_of(numbers)
-    parts = [
-        Part(
-            f"half of the layers − effective depth at weight decay {decay:g}",
-            trained.by_seed(depths, early, weight_decay=decay),
-            step=1.0,
-        )
-        for decay in sorted({run["weight_decay"] for run in numbers["runs"]} - {FAILING_DECAY})
-        for early in [lambda row: half - float(row["depth"])]
-    ]
+    half, depths = EARLY * int(numbers["config"]["layers"]), _depths_of(numbers)
+    parts = []
+    for decay in sorted({run["weight_decay"] for run in numbers["runs"]} - {FAILING_DECAY}):
+        early = trained.by_seed(depths, lambda row: half - float(row["depth"]), weight_decay=decay)
+        name = f"half of the layers − effective depth at weight decay {decay:g}"
+        parts.append(Part(name, early, step=1.0))
     return judge_effects(parts, margin=LAYER, unit="layers")
 
 
