@@ -11,10 +11,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nclab.errors import NclabError
-from nclab.records.schema import stored
+from nclab.records.schema import OMITTED_DATA_DEFAULTS, stored
 from nclab.text import scientific
 from nclab.training.data.artificial import Teacher
-from nclab.training.data.fashion_mnist import FashionMNIST
 from nclab.training.data.samples import SampleFile, Samples
 from nclab.training.data.selection import SampleSelection, Split
 from nclab.training.data.sources import Source, draw_samples, source_name
@@ -30,9 +29,8 @@ ALWAYS_STORED = {
 }
 """Fields that the configuration of every run stores. Other fields are stored only if they differ
 from their default, so that runs keep their names when options are added."""
-OMITTED_AT_DEFAULT: dict[type, tuple[str, ...]] = {FashionMNIST: ("classes",)}
-"""Fields of data sets that are stored only if they differ from their default."""
 MOMENTS = 12
+"""Largest number of measured epochs, unless the configuration sets another."""
 EPOCHS_PER_MOMENT = 20
 """Epochs of training for each measurement, which costs about as much as one or two epochs."""
 CHECKPOINT_SECONDS = 5.0
@@ -147,7 +145,7 @@ class SweepConfig:
         """Return the planned run of every member."""
         data: dict[str, Any] = {"kind": source_name(self.data), "label": self.data.label}
         if not isinstance(self.data, SampleFile):  # a file is known by its digest, not by its path
-            optional = OMITTED_AT_DEFAULT.get(type(self.data), ())
+            optional = OMITTED_DATA_DEFAULTS.get(data["kind"], {})
             data |= changed_fields(self.data, {f.name for f in fields(self.data)} - {*optional})
         if self.selection.changes:
             data["selection"] = changed_fields(self.selection)

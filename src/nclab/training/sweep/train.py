@@ -97,7 +97,7 @@ def training_slots(plan: SweepPlan, workers: int | None, device: str, engine: En
 def _groups(fleet: FleetPlan, plan: SweepPlan, slots: int, device: str) -> list[Group]:
     """Return the groups of one fleet, so many that all fleets together use all slots."""
     size = group_size(fleet.config.shape_for(fleet.samples))
-    incomplete = sum(1 for other in plan.fleets if other.missing)
+    incomplete = sum(1 for planned in plan.fleets if planned.missing)
     count = max(-(-slots // max(1, incomplete)), -(-len(fleet.missing) // size))
     # The path is absolute because processes of a cluster have other working folders.
     common = (plan.out.absolute(), device, fleet.test)
