@@ -42,8 +42,8 @@ ERRATA = (
         "β is the cosine of (W, H) and (∇_W L, ∇_H L).",
         "β is the cosine of (W, H) and −∇L.",
         "Lemma 3.3 says that β tends to 1; with +∇L it tends to −1. Use −∇L, and replace the "
-        "constant C by q_min/‖θ‖², which changes with t. Then ε = √(2(1 − β)/C) is an equality, and "
-        "each multiplier times its slack is at most K/(2eC q_min). The lemma has one positive "
+        "constant C by q_min/‖θ‖², which changes with t. Then ε = √(2(1 − β)/C) is an equality, "
+        "and each multiplier times its slack is at most K/(2eC q_min). The lemma has one positive "
         "constant C; its bounds follow if C is at most q_min/‖θ‖² at all t > t₀.",
         ("ji2022/lemma-3.2",),
         confidence="likely",

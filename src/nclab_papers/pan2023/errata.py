@@ -46,15 +46,15 @@ ERRATA = (
         r"$w \cdot \bar h \le \frac{c}{\alpha} + 4\beta\left(\frac{\varepsilon}{\alpha\beta}\right)"
         r"^{1/3}$, and since $\|w\| \le \beta$ and $\|\bar h\| \le 1$, $\cos(w, \bar h) \le "
         r"\frac{c}{\alpha\beta} + 4\left(\frac{\varepsilon}{\alpha\beta}\right)^{1/3}$.",
-        r"The first inequality holds if $\frac{1}{N} \sum_i \|h_i\| \ge \alpha - \varepsilon/\beta$. "
-        r"The second one holds if the mean feature itself is long, "
+        r"The first inequality holds if $\frac{1}{N} \sum_i \|h_i\| \ge \alpha - "
+        r"\varepsilon/\beta$. The second one holds if the mean feature itself is long, "
         r"$\|\tilde h\| \ge \alpha - \varepsilon/\beta$. If "
         r"$\rho = \|\tilde h\|/\alpha \ge 1/\sqrt{2}$, then even "
         r"$w \cdot \bar h \le \frac{c}{\alpha} + 2\beta(1 - \rho^2)$.",
         r"Dividing by $\|\bar h\| \le 1$ is right only where the bound is negative: $w = (1, 0)$ "
         r"and eleven features $(1, 0)$, ten $(-1.1, 0)$ have $c = 0$, a mean norm of "
-        r"$0.9989\,\alpha$, and cosine 1, but the printed bound is 0.42. The theorem applies the lemma "
-        r"only to features with a long mean. Our copy of the lemma does not define $\varepsilon$; "
+        r"$0.9989\,\alpha$, and cosine 1, but the printed bound is 0.42. The theorem applies the "
+        r"lemma only to features with a long mean. Our copy of the lemma does not define $\varepsilon$; "
         "the condition on the mean norm is the first line of its proof.",
         ("pan2023/lemma-2.4.6",),
         "likely",
