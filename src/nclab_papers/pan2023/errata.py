@@ -54,8 +54,8 @@ ERRATA = (
         r"Dividing by $\|\bar h\| \le 1$ is right only where the bound is negative: $w = (1, 0)$ "
         r"and eleven features $(1, 0)$, ten $(-1.1, 0)$ have $c = 0$, a mean norm of "
         r"$0.9989\,\alpha$, and cosine 1, but the printed bound is 0.42. The theorem applies the "
-        r"lemma only to features with a long mean. Our copy of the lemma does not define $\varepsilon$; "
-        "the condition on the mean norm is the first line of its proof.",
+        r"lemma only to features with a long mean. Our copy of the lemma does not define "
+        r"$\varepsilon$; the condition on the mean norm is the first line of its proof.",
         ("pan2023/lemma-2.4.6",),
         "likely",
     ),
