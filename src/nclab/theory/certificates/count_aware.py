@@ -126,7 +126,8 @@ def bounds_from_probabilities(
     slack = ROUNDING * (1 + math.log(C))
     lowest = max(h - k * cost for h, k in zip(entropies, grid, strict=True))
     lowest = max(0.0, lowest - slack)
-    reached = max((h - loss - slack) / k for h, k in zip(entropies, grid, strict=True))
+    allowed = _widened(loss, lowest, product) + slack
+    reached = max((h - allowed) / k for h, k in zip(entropies, grid, strict=True))
     reached -= float((residual @ share).norm()) * bias_norm
     ratio = reached / (slope * norm) if slope * norm > 0 else 0.0
     reason = f"vacuous: {PROBABILITIES} prove nothing at its loss"
@@ -170,7 +171,7 @@ def count_aware_bounds(
             f"Loss {loss:.6g} contradicts the norms: alpha * beta = {product:.6g} and these counts "
             f"allow no mean loss below {lowest:.6g}. Are alpha and loss means over all samples?"
         )
-    needed = _needed(program, max(loss, lowest))
+    needed = _needed(program, _widened(loss, lowest, product))
     zero_loss = evaluate(program, zero_point(program)).loss
     why = "features that are zero reach this loss"
     why = why if loss >= zero_loss else "the norm that this loss needs is too large to compute"
@@ -179,7 +180,8 @@ def count_aware_bounds(
 
 
 def _bounds(loss: float, lowest: float, ratio: float, reason: str) -> CountAwareBounds:
-    rho = min(max(ratio, 0.0), 1.0)
+    # A ratio above 1 means that the loss is below the optimum, by an error that goes both ways.
+    rho = max(min(ratio, 2 - ratio), 0.0)
     reason = "" if rho > 0 else reason
     return CountAwareBounds(
         loss=float(loss),
@@ -243,6 +245,12 @@ def hard_loss_upper(counts: FloatArray, targets: FloatArray, loss: float) -> flo
         low, high = (middle, high) if losses(middle)[1] >= loss else (low, middle)
     multiplier, reached, average = losses(low)
     return average + multiplier * max(loss - reached, 0.0)
+
+
+def _widened(loss: float, lowest: float, product: float) -> float:
+    """Return the loss plus its rounding error; a shortfall below the optimum counts as error."""
+    padding = 4 * float(np.finfo(float).eps) * (1 + product) * lowest
+    return max(loss, lowest) + max(lowest - loss, 0.0) + padding
 
 
 def _least(program: Program, norm: float) -> float:
