@@ -121,7 +121,7 @@ def pick(arrays: Mapping[str, Any], names: Iterable[str], source: object) -> Any
         if name in arrays:
             return arrays[name]
     present = ", ".join(repr(name)[1:-1] for name in sorted(arrays)) or "nothing"
-    raise DataError(f"Expected {' or '.join(names)} in {source}, found {present}.")
+    raise DataError(f"Expected {' or '.join(names)} in {source}, got {present}.")
 
 
 def pick_optional(arrays: Mapping[str, Any], names: Iterable[str]) -> Any | None:

@@ -32,9 +32,9 @@ MAX_ALARMS = 50
 NO_GUARANTEE = "This loss guarantees nothing for a single class: all its samples could be wrong."
 NO_CERTIFICATE = "No certificate: this run was recorded by a version without certificates."
 BOUNDS = (
-    ("cos(classifier, mean) ≥", "alignment_lower", "nc3_alignment_min"),
-    ("intra ≥", "intra_lower", "min_intra"),
-    ("inter ≤", "inter_upper", "max_inter"),
+    ("cosine of classifier row and mean ≥", "alignment_lower", "nc3_alignment_min"),
+    ("cosine within classes ≥", "intra_lower", "min_intra"),
+    ("cosine between classes ≤", "inter_upper", "max_inter"),
 )
 """Name on the page, bound of the certificate, and metric that is bounded."""
 POINTS = 200
@@ -138,13 +138,13 @@ def _tables(run: RunFollower, limits: PageLimits) -> list[dict[str, Any]]:
     shown = run.axes()
     for kind, columns in run.columns.items():
         axes, values = columns.table(limits.points)
-        kept = [
+        shown_columns = [
             {"layer": layer, "metric": metric, "y": round_values(y)}
             for (layer, metric), y in values.items()
             if metric not in NOT_CURVES and any(value is not None for value in y)
         ]
         at = {AXES[name]: round_values(axes[name], 9) for name in AXES if name in shown}
-        tables.append({"kind": kind, **at, "columns": kept})
+        tables.append({"kind": kind, **at, "columns": shown_columns})
     return tables
 
 

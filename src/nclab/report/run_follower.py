@@ -87,8 +87,8 @@ class Columns:
         """Add new lines of this kind; only those that are kept are decoded.
 
         Args:
-            is_first: whether the lines are the beginning of a journal, by default whether there
-                are no records yet. Of long first lines fewer are kept.
+            is_first: whether the lines are the beginning of a journal, of which fewer are kept if
+                they are long. By default true while there are no records.
         """
         if not lines:
             return
