@@ -62,7 +62,9 @@ def tables(numbers: Numbers) -> list[Table]:
         Column("α", "alpha", ".2f"),
         Column("β", "beta", ".2f"),
     )
-    return [summarise("Last-layer features", numbers["rows"], keys, columns)]
+    return [
+        summarise("Cosines and norms of the last-layer features", numbers["rows"], keys, columns)
+    ]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:

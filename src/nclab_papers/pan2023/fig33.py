@@ -119,7 +119,8 @@ def tables(numbers: Numbers) -> list[Table]:
         Column("last min intra", "min_intra"),
         Column("last max inter", "max_inter"),
     )
-    return [summarise("Networks", numbers["runs"], (trained.DECAY_COLUMN,), columns)]
+    title = "Effective depth at several errors ε, and cosines of the last layer"
+    return [summarise(title, numbers["runs"], (trained.DECAY_COLUMN,), columns)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
