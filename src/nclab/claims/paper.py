@@ -39,7 +39,7 @@ class Erratum:
     claims: tuple[str, ...] = ()
     """Ids of the claims whose checks show the error; empty for a slip without consequences."""
     confidence: Literal["certain", "likely", "scan"] = "certain"
-    """certain: a counterexample or contradiction shows it; scan: perhaps an error of our scan."""
+    """certain: a counterexample shows the error; scan: our scan of the paper may be wrong."""
 
     @property
     def paper(self) -> str:
@@ -78,7 +78,7 @@ class Experiment(Protocol):
 
 
 def find_preset(experiment: Experiment, name: str) -> Any:
-    """Return a configuration by name; an experiment may have more than `quick` and `paper`."""
+    """Return a configuration of an experiment by its name."""
     if name not in experiment.PRESETS:
         known = ", ".join(experiment.PRESETS)
         raise NclabError(f"Expected a preset, one of {known}; got {name!r}.")

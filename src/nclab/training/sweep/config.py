@@ -197,12 +197,8 @@ def changed_fields(config: Any, always: Collection[str] = ()) -> dict[str, Any]:
     >>> changed_fields(SampleSelection(imbalance=10), always=["tail"])
     {'imbalance': 10, 'tail': 'step'}
     """
-    values = {field.name: (field.default, getattr(config, field.name)) for field in fields(config)}
-    return {
-        name: value
-        for name, (default, value) in values.items()
-        if name in always or value != default
-    }
+    values = [(f.name, getattr(config, f.name), f.default) for f in fields(config)]
+    return {name: value for name, value, default in values if name in always or value != default}
 
 
 def measured_epochs(epochs: int, moments: int) -> list[int]:
