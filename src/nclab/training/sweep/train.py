@@ -36,9 +36,9 @@ def train_sweep(
 ) -> list[Row]:
     """Train every member of a sweep; return a row for each, in the order of `config.members`.
 
-    Every member has a folder `out/<name>`. Ended runs are reused, and stopped runs continue. The
-    numbers depend neither on this nor on `workers` and `engine`. Rows of several fleets also have
-    their settings on every axis.
+    Every member has a folder `out/<name>`. Ended runs are reused, and stopped runs continue. No
+    number depends on interruptions, `workers` or `engine`. Rows of several fleets also have their
+    settings on every axis.
 
     Args:
         workers: number of processes, by default one per core; 0 trains in this process.
