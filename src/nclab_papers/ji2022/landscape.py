@@ -272,16 +272,16 @@ def remark_3_2(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
     same_sign = [row for row in rows if row["a"] * row["b"] > 0]
     opposite = [row for row in rows if row["a"] * row["b"] < 0]
-    kept = max(row["collapse_error"] for row in same_sign)
-    lost = min(row["collapse_error"] for row in opposite)
+    same_error = max(row["collapse_error"] for row in same_sign)
+    opposite_error = min(row["collapse_error"] for row in opposite)
     best = [row for row in same_sign if row["log_gap"] <= 1e-10]
     evidence = (
-        f"factors of equal sign keep collapse (error {number(kept)}), and {len(best)} of "
+        f"factors of equal sign keep collapse (error {number(same_error)}), and {len(best)} of "
         f"{len(same_sign)} pairs are optimal. Factors of opposite sign do not keep collapse (error "
-        f"{number(lost)}, margin {number(opposite[0]['margin'])})"
+        f"{number(opposite_error)}, margin {number(opposite[0]['margin'])})"
     )
-    right = kept <= 1e-9 and 0 < len(best) < len(same_sign)
-    return holds_if(right and lost <= 1e-9, evidence, numbers, corrected=right)
+    right = same_error <= 1e-9 and 0 < len(best) < len(same_sign)
+    return holds_if(right and opposite_error <= 1e-9, evidence, numbers, corrected=right)
 
 
 @statement(

@@ -44,9 +44,9 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_the_claims_are_judged_from_numbers(numbers: dict[str, Any]) -> None:
-    found = guarantees.worst_case.judge(numbers)
-    assert found.verdict is Verdict.HOLDS
-    assert found.numbers["compared"] > 2
+    finding = guarantees.worst_case.judge(numbers)
+    assert finding.verdict is Verdict.HOLDS
+    assert finding.numbers["compared"] > 2
     wrong = [{**row, "intra_lower": 1.0} for row in numbers["curve"]]
     spoiled = guarantees.worst_case.judge({**numbers, "curve": wrong})
     assert spoiled.verdict is Verdict.REFUTED
@@ -62,10 +62,10 @@ def test_a_decay_without_converged_networks_leaves_the_claim_undecided() -> None
     for row in numbers["networks"]:
         if row["weight_decay"] == 5e-3:
             row["accuracy"] = 0.9
-    found = guarantees.telling.judge(numbers)
-    assert found.verdict is Verdict.UNDECIDED
-    assert found.numbers["missing"] == ["guaranteed cosine − 0.5 at weight decay 0.005"]
-    assert found.evidence.endswith("accuracy is below 0.99: 8 of 32 networks")
+    finding = guarantees.telling.judge(numbers)
+    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.numbers["missing"] == ["guaranteed cosine − 0.5 at weight decay 0.005"]
+    assert finding.evidence.endswith("accuracy is below 0.99: 8 of 32 networks")
 
 
 def test_the_worst_case_is_close_to_the_certificate(numbers: dict[str, Any]) -> None:
