@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import linprog
 
 from nclab.errors import DataError
 from nclab.measurement.arrays import measure_features
@@ -229,6 +230,26 @@ def test_dual_check_agrees_with_a_fine_grid() -> None:
             values[cosines <= 1].min() >= level * (1 - 1e-6) and math.log(classes) - nu >= level
         )
         assert sharp_holds(classes, r, y, y) == passes
+
+
+def test_no_distribution_of_features_is_below_the_exact_form() -> None:
+    """A linear program over distributions of (norm, cosine) on a grid: no proof is shared."""
+    rng = np.random.default_rng(1)
+    r, distances = np.linspace(-1, 1, 61), []
+    for _ in range(40):
+        classes, p = int(rng.integers(2, 20)), math.exp(rng.uniform(-1.5, 2.5))
+        mean_r = float(rng.uniform(0.05, 0.98))
+        sigma = np.concatenate([[0.0], p * np.geomspace(0.02, 8, 60)])
+        grid_s, grid_r = (axis.ravel() for axis in np.meshgrid(sigma, r))
+        losses = g(grid_s * grid_r, classes)
+        constraints = np.stack([np.ones_like(grid_s), grid_r, (grid_s / p) ** 2])
+        program = linprog(losses, A_eq=constraints, b_eq=[1.0, mean_r, 1.0], method="highs")
+        theta = np.linspace(0, (1 - mean_r) / 2, 20001)
+        rest = (1 - theta) * g(p * (mean_r + theta) / (1 - theta) ** 1.5, classes)
+        least = float((theta * math.log(classes) + rest).min())
+        assert program.fun >= least * (1 - 1e-6)
+        distances.append(program.fun / least - 1)
+    assert np.median(distances) < 0.02
 
 
 def test_sharp_bound_is_not_claimed_if_its_check_fails() -> None:

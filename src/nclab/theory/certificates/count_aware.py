@@ -66,8 +66,9 @@ def residual_bound(
     $$L \ge \operatorname{mean} H(q) - \tfrac1n\sqrt{\lambda_{\max}(S)}\,\|W\|_F\|H\|_F,\qquad
     S = \textstyle\sum_i (q_i-T_i)(q_i-T_i)^\top$$
 
-    This holds for any distributions q, such as the network's probabilities, any counts, and hard,
-    soft or noisy targets. One pass over the data gives the C x C moment S and the mean entropy.
+    This holds without a bias, for any distributions q, such as the network's probabilities, any
+    counts, and hard, soft or noisy targets. One pass over the data gives the C x C moment S and the
+    mean entropy.
     """
     S = torch.as_tensor(moment, dtype=torch.float64)
     if S.ndim != 2 or S.shape[0] != S.shape[1] or samples < 1:
