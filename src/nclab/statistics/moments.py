@@ -30,6 +30,7 @@ from nclab.statistics.checks import (
     check_sizes,
 )
 from nclab.statistics.process_group import MESSAGE, Group, ProcessGroup
+from nclab.text import listed
 
 STATE_VERSION = 1
 NO_INDEX = torch.iinfo(torch.int64).min
@@ -230,7 +231,7 @@ class ClassMoments:
         if self._residual_scatter is not None and dropped.any():
             raise DataError(
                 "Expected a selection of all classes with samples, as the scatter is pooled over "
-                f"them, but it lacks {_listing(dropped.nonzero().flatten().tolist())}."
+                f"them, but it lacks {listed(dropped.nonzero().flatten().tolist())}."
             )
         result = self._empty_like(len(index))
         for name in PER_CLASS:
@@ -564,10 +565,5 @@ def require_samples(counts: Tensor) -> None:
         missing = (counts == 0).nonzero().flatten().tolist()
         raise DataError(
             f"Expected samples of all {len(counts)} classes, got none of "
-            f"{_listing(missing)}. Pass min_count=1 to skip these classes."
+            f"{listed(missing)}. Pass min_count=1 to skip these classes."
         )
-
-
-def _listing(classes: Sequence[int]) -> str:
-    first = ", ".join(str(c) for c in classes[:10])
-    return first if len(classes) <= 10 else f"{first} and {len(classes) - 10} more"
