@@ -182,10 +182,7 @@ class WatchedLoader(Generic[Item]):
         return self._epoch()
 
     def __len__(self) -> int:
-        length = length_of(self._loader)
-        if length is None:
-            raise TypeError(f"{type(self._loader).__name__} has no length")
-        return length
+        return len(self._loader)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
