@@ -299,9 +299,8 @@ def binary_labels(labels: Tensor) -> Tensor:
     [0, 1]
     """
     single = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
-    if single.ndim == 1 and bool(((single == 0) | (single == 1)).all()):
-        return single.long()
-    return labels
+    is_binary = single.ndim == 1 and bool(((single == 0) | (single == 1)).all())
+    return single.long() if is_binary else labels
 
 
 def has_class_names(values: Any) -> bool:

@@ -427,11 +427,9 @@ def is_weight_layer(module: nn.Module) -> bool:
     >>> is_weight_layer(nn.Linear(2, 2)), is_weight_layer(nn.BatchNorm1d(2))
     (True, False)
     """
-    if isinstance(module, nn.Embedding):
-        return False
-    return any(parameter.ndim >= 2 for parameter in module.parameters(recurse=False)) or hasattr(
-        module, "parametrizations"
-    )
+    has_matrix = any(parameter.ndim >= 2 for parameter in module.parameters(recurse=False))
+    has_matrix = has_matrix or hasattr(module, "parametrizations")
+    return has_matrix and not isinstance(module, nn.Embedding)
 
 
 def storages(tensors: Collection[Tensor]) -> set[int]:

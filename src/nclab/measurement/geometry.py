@@ -182,8 +182,7 @@ class PointSample:
         if len(labels.unique()) < 2:
             return None
         classifier = None if weight is None else weight.cpu()
-        means = moments.means.cpu()
-        return geometry(rows, labels, classifier, points=len(rows), means=means)
+        return geometry(rows, labels, classifier, points=len(rows), means=moments.means.cpu())
 
 
 def _newest(labels: Tensor, per_class: int) -> Tensor:

@@ -205,14 +205,12 @@ class ModelLayers:
 
     def row_labels(self, labels: Tensor, mask: Tensor | None, ignore_index: int | None) -> Tensor:
         """Return one class number for each row of a batch, as a vector."""
-        padding = mask if self.masked else None
-        numbers = row_labels(
-            *(labels, padding),
+        return row_labels(
+            *(labels, mask if self.masked else None),
             shifted=self.shifted,
             ignore_index=ignore_index,
             time_first=self.time_first,
-        )
-        return numbers.reshape(-1)
+        ).reshape(-1)
 
     def check_labels(self, labels: Tensor, ignore_index: int | None) -> None:
         """Raise for labels that are not outputs of the classifier."""
@@ -253,7 +251,7 @@ class ModelLayers:
             pool=self.pool,
             mask=mask,
             sequence_first=sequence_first,
-            turned=layout,
+            time_first=layout,
             keep=keep,
         )
 
@@ -355,7 +353,7 @@ class ModelLayers:
         if not self._named:
             raise ModelError(
                 "Expected a classifier that gives the model's output, but it does not give that "
-                "output for the input or output of any module. Pass the layer that it reads: "
+                "output for the input or output of any module. Name the layer that it reads: "
                 "layers=['name']."
             )
         layers = [_named_layer(name, point, calls) for name, point in self._named]
