@@ -108,10 +108,7 @@ def describe_experiment(module: Experiment) -> dict[str, str]:
 
 
 def run_jobs(jobs: Sequence[Job], title: str, *, engine: Engine, **options: Any) -> list[Any]:
-    """Run the jobs of an experiment under one progress bar and return their values in order.
-
-    Raises NclabError if a job fails. The options are those of `Engine.run_with_bar`.
-    """
+    """Return the values of jobs, run by `Engine.run_with_bar`; raise NclabError if a job fails."""
     results = engine.run_with_bar(jobs, title, **options)
     for result in results:
         if not result.ok:

@@ -81,11 +81,7 @@ def judge_repair(numbers: Numbers) -> Finding:
 def holds_if(
     condition: bool, evidence: str, numbers: Numbers, *, corrected: bool = False
 ) -> Finding:
-    """Return a finding that holds if the condition is true and is refuted otherwise.
-
-    Args:
-        corrected: the statement holds with a correction if the condition is false.
-    """
+    """Return a finding that holds if the condition is true, or else `corrected` or refuted."""
     otherwise = Verdict.CORRECTED if corrected else Verdict.REFUTED
     return Finding(Verdict.HOLDS if condition else otherwise, evidence, numbers)
 

@@ -67,7 +67,7 @@ def _run_inline(work: JobList) -> None:
             work.end(index, result)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Worker:
     """A worker process as its parent sees it."""
 
@@ -110,17 +110,16 @@ class _Processes:
 
     def _receive(self) -> None:
         """Wait until some worker sends a message or dies."""
-        by_end: dict[Any, _Worker] = {}
-        for worker in self._workers:
-            by_end[worker.pipe] = by_end[worker.process.sentinel] = worker
-        active = {id(by_end[end]): by_end[end] for end in connection.wait(list(by_end))}
-        for worker in active.values():
+        ends: dict[Any, _Worker] = {worker.pipe: worker for worker in self._workers}
+        ends |= {worker.process.sentinel: worker for worker in self._workers}
+        for worker in dict.fromkeys(ends[end] for end in connection.wait(list(ends))):
             for kind, content in worker.messages():
                 self._handle(worker, kind, content)
             if worker.gone:
                 self._remove(worker)
 
     def _handle(self, worker: _Worker, kind: str, content: Any) -> None:
+        """Handle a message: the worker is ready, or its job has progressed or ended."""
         index = worker.index
         if kind == "ready":
             worker.ready = True

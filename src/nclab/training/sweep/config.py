@@ -204,10 +204,8 @@ def changed_fields(config: Any, always: Collection[str] = ()) -> dict[str, Any]:
 def measured_epochs(epochs: int, moments: int) -> list[int]:
     """Return logarithmically spaced epochs, including the last.
 
-    >>> measured_epochs(300, 12)
-    [1, 2, 3, 5, 8, 13, 22, 38, 63, 106, 179, 300]
-    >>> measured_epochs(300, 1)
-    [300]
+    >>> measured_epochs(300, 12), measured_epochs(300, 1)
+    ([1, 2, 3, 5, 8, 13, 22, 38, 63, 106, 179, 300], [300])
     """
     if moments == 1:
         return [epochs]

@@ -99,11 +99,9 @@ def _groups(fleet: FleetPlan, plan: SweepPlan, slots: int, device: str) -> list[
     size = group_size(fleet.config.shape_for(fleet.samples))
     incomplete = sum(1 for planned in plan.fleets if planned.missing)
     count = max(-(-slots // max(1, incomplete)), -(-len(fleet.missing) // size))
-    # The path is absolute because processes of a cluster have other working folders.
-    common = (plan.out.absolute(), device, fleet.test)
-    return [
-        Group(fleet.config, plans, fleet.samples, *common) for plans in deal(fleet.missing, count)
-    ]
+    out = plan.out.absolute()  # processes of a cluster have other working folders
+    dealt = deal(fleet.missing, count)
+    return [Group(fleet.config, runs, fleet.samples, out, device, fleet.test) for runs in dealt]
 
 
 def group_size(shape: Shape) -> int:
