@@ -75,14 +75,15 @@ class Networks:
         teacher_depth: int = 3,
     ) -> list[SweepConfig]:
         """Return one sweep per seed; a seed fixes data, initial weights and order of batches."""
-        sizes = {"inputs": self.inputs, "classes": self.classes}
-        shape = Shape(**sizes, layers=layers, width=self.width)
+        shape = Shape(inputs=self.inputs, classes=self.classes, layers=layers, width=self.width)
         source: Callable[..., Teacher | ConicHull] = ConicHull
         if data == "teacher":
             source = partial(Teacher, depth=teacher_depth)
         return [
             SweepConfig(
-                data=source(**sizes, samples=self.samples, seed=seed),
+                data=source(
+                    inputs=self.inputs, classes=self.classes, samples=self.samples, seed=seed
+                ),
                 shape=shape,
                 norms=norms,
                 weight_decays=weight_decays,

@@ -8,7 +8,7 @@ from nclab.claims.attacks import change_rows
 from nclab.claims.claim import Verdict
 from nclab.claims.paper import find_preset
 from nclab.errors import NclabError
-from nclab_papers.pan2023 import attacks, fig31
+from nclab_papers.pan2023 import attacks, fig31, networks
 from tests.nclab_papers.pan2023.tiny import DECAYS, panel
 
 ETF = "simplex ETF, −1/(C−1)"
@@ -124,7 +124,7 @@ def test_figure_31_has_the_thesis_arrangement() -> None:
     assert [one.title for one in picture.panels] == ["BN with affine", "BN without affine", "no BN"]
     affine = panel(picture)
     assert [line.label for line in affine.series] == ["min intra", "max inter", ETF]
-    assert list(affine.series[0].x) == list(attacks.DECAYS)
+    assert list(affine.series[0].x) == list(networks.DECAYS)
     assert affine.series[0].y[0] == pytest.approx(0.4465)
     low, high = affine.series[0].low, affine.series[0].high
     assert low is not None
