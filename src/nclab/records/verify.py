@@ -39,20 +39,12 @@ class Verified:
 
 
 def verify_run(folder: Path) -> list[Verified]:
-    """Verify every file of a run; nothing is changed.
-
-    >>> import tempfile
-    >>> from nclab.records import open_run
-    >>> folder = Path(tempfile.mkdtemp()) / "one"
-    >>> open_run(folder, kind="demo", config={}).close()
-    >>> [(result.file, result.state) for result in verify_run(folder)]
-    [('manifest.json', 'good'), ('journal.jsonl', 'good')]
-    """
+    """Return a result for every file of a run; nothing is changed."""
     return _verify(folder, folder)
 
 
 def verify_folder(root: Path) -> list[Verified]:
-    """Verify every run and every file of results in a folder; names are relative to the folder."""
+    """Return a result for each file of runs and experiments; names are relative to the folder."""
     left_out: list[LeftOut] = []
     results = [
         replace(result, file=(folder / result.file).relative_to(root).as_posix())
