@@ -18,8 +18,7 @@ few slips may be those of our copies. Symbols: [notation.md](notation.md).
 
 Most are slips. What matters to a reader who builds on the papers: in pan2023 the steps that turn
 inner products with mean unit features into cosines (Lemma 2.4.6 and the end of the proof; the
-theorem survives, its constants do not), and in ji2022 equation (11) and what Example 3.1 says of
-stochastic descent.
+theorem survives, its constants do not), and in ji2022 what Example 3.1 says of stochastic descent.
 """
 
 

@@ -58,9 +58,12 @@ ERRATA = (
     Erratum(
         "ji2022, Eq. (11)",
         "For every ε > 0 the family (10) has a member within ε whose loss is not larger.",
-        "At a fixed C all members close to the point have a larger loss. The loss falls in another "
-        "direction, which has negative curvature.",
-        "To second order in β the partner class of each sample gains more than the others lose.",
+        "For every ε > 16C²e^(−4C²), to leading order: the loss falls if and only if "
+        "|β| > e^(−2C²). For each ε > 0 this holds once C is large enough.",
+        "The sum of the exponentials of a sample grows by 4C²β²e^(−4C²) for the opposite class and "
+        "falls by 4C²|β|³e^(−2C²) for the two others. At a fixed C the growth is larger close to "
+        "the point; at C = 0.5 it is larger everywhere. Close to the point the loss falls in "
+        "another direction, which has negative curvature.",
         ("ji2022/eq-11",),
     ),
     Erratum(
