@@ -267,7 +267,7 @@ STATEMENTS: dict[str, tuple[str, str, str, Any]] = {
     ),
     "eq-2.9": (HOLDS, "Jensen, twice", "violated", 3),
     "eq-2.18": (HOLDS, "the logarithm is concave, and the class loss at most log C", "violated", 3),
-    "proof-range": (HOLDS, "leaving it costs more than a small epsilon", "violated", 3),
+    "proof-range": (CORRECTED, "one class may have longer features", "violated", 3),
     "proof-third-gap": (HOLDS, "a tangent of a convex function", "violated", 3),
     "proof-positive": (HOLDS, "Jensen, with one class at 0", "violated", 3),
     "eq-2.21": (HOLDS, "(2.19) over (2.20)", "violated", 3),

@@ -67,6 +67,18 @@ ERRATA = (
         confidence="likely",
     ),
     Erratum(
+        "pan2023, Thm 2.3.1 (range)",
+        r"“Note that $\|\tilde h_c\| \le \alpha$, therefore $(\dot w_{c'} - \dot w_c)\tilde h_c "
+        r"\ge -C\alpha\beta$”.",
+        r"$\|\tilde h_c\| \le \sqrt{C}\alpha$. Near the minimum the range is nevertheless right, "
+        "because a network that leaves it has a larger loss.",
+        r"$\alpha$ is the root mean square norm of the features of all classes, and one class may "
+        r"have longer features. At $C = 4$, $\alpha\beta = 3$ a simplex ETF in which one class has "
+        r"$\|\tilde h_c\| = 1.0075\,\alpha$ has an excess loss of only $9.3 \cdot 10^{-6}$.",
+        ("pan2023/proof-range",),
+        "certain",
+    ),
+    Erratum(
         "pan2023, Thm 2.3.1 (intra)",
         r"$\mathrm{intra}_c \ge 1 - 4(\ldots)$, in the end with $\sqrt{128}$.",
         r"$\mathrm{intra}_c \ge 1 - 8(\ldots)$, with $\sqrt{512}$.",
