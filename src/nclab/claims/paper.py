@@ -40,6 +40,8 @@ class Erratum:
     """Ids of the claims whose checks show the error; empty for a slip without consequences."""
     confidence: Literal["certain", "likely", "scan"] = "certain"
     """certain: a counterexample shows the error; scan: our scan of the paper may be wrong."""
+    typo: bool = False
+    """Whether no reader is misled; the page of errata lists typos in one section at its end."""
 
     @property
     def paper(self) -> str:

@@ -15,6 +15,7 @@ ERRATA = (
         "N and n both count the samples of a class, and in (1) N counts all samples.",
         "n samples in a class, nK samples in total.",
         "In the formulas with √n, n counts the samples of a class.",
+        typo=True,
     ),
     Erratum(
         "ji2022, Sec. 2.2 (flow)",
@@ -88,6 +89,7 @@ ERRATA = (
         "For αβ > 0.",
         "With factors of opposite sign every sample is misclassified, which contradicts NC4.",
         ("ji2022/remark-3.2",),
+        typo=True,
     ),
     Erratum(
         "ji2022, Sec. 4",

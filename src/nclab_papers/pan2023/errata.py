@@ -19,6 +19,7 @@ ERRATA = (
         r"The centred and scaled coordinate has variance 1; it is multiplied by $\gamma$.",
         ("pan2023/sec-2.2-batch-norm",),
         "certain",
+        typo=True,
     ),
     Erratum(
         "pan2023, Sec. 2.2 (cosines)",
@@ -27,6 +28,7 @@ ERRATA = (
         "The inter-class cosine similarity.",
         "A slip of the pen; the formulas are right.",
         confidence="certain",
+        typo=True,
     ),
     Erratum(
         "pan2023, Lemma 2.4.5 (proof)",
@@ -105,5 +107,6 @@ ERRATA = (
         "2023, presumably.",
         "Two of the three dates agree.",
         confidence="likely",
+        typo=True,
     ),
 )
