@@ -143,6 +143,8 @@ def test_a_loss_trains_networks_with_both_backends(copy: Copy) -> None:
 
 def test_a_field_is_written_and_read_and_shown_in_a_column(copy: Copy) -> None:
     copy.follow("A field of a record", "A column of `nclab runs`")
+    files = ("tests/records/test_schema.py", "tests/records/test_version1.py")
+    copy.test(*files, only="a_sweep_writes or they_are_read")
     shutil.copytree(copy.folder / "tests/records/version1/whole", copy.folder / "runs/whole")
     _, table, listed, exported = copy.nclab(
         SWEEP, "runs runs", "runs runs --json", "export runs --json"
