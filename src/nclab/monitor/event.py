@@ -65,7 +65,7 @@ class Alarm(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Identity of the alarm; the monitor raises each key once."""
+        """Identity of the alarm; the monitor raises one alarm for each key."""
         return self.name, self.layer, self.classes
 
     def to_dict(self) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Every:
     n: int
     unit: Unit = "epochs"
     window: int | None = None
-    """Number of last steps that enter a measurement; None for all since the last one."""
+    """Steps before a measurement that enter it; None for all since the previous measurement."""
 
     def __post_init__(self) -> None:
         _check(self.unit, self.window)
@@ -171,7 +171,7 @@ log = logging.getLogger("nclab.monitor")
 class WatchedLoader(Generic[Item]):
     """A loader whose batches pass unchanged while the monitor reads their labels.
 
-    Iterate once for each epoch. Attributes other than iteration are those of the loader.
+    Iterate once for each epoch. All other attributes are those of the loader.
     """
 
     def __init__(self, loader: Iterable[Item], epoch: Callable[[], Iterator[Item]]) -> None:

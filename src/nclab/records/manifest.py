@@ -63,7 +63,7 @@ class Manifest:
     name: str
     kind: str
     config: dict[str, Any]
-    """All settings that decide the numbers, in JSON types."""
+    """All settings that determine the numbers, in JSON types."""
     seed: int | None
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     """Time of creation in UTC, to the second."""

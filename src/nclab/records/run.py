@@ -286,7 +286,7 @@ class Run:
         self._write_end({"state": "finished", **summary})
 
     def fail(self, why: str, **summary: Any) -> None:
-        """End a run that cannot continue; resuming the run removes this record."""
+        """End a run that cannot continue; resuming removes the record of the failure."""
         self._write_end({"state": "failed", "why": why, **summary})
 
     def close(self, *, state: str = "stopped", why: str | None = None) -> None:

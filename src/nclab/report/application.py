@@ -43,7 +43,7 @@ HEADERS = {
 }
 """Security headers of every response, errors included."""
 PAUSE_SECONDS = 0.5
-"""Time between two events for a page that listens."""
+"""Seconds between two events that are sent to a live page."""
 _LOOPBACK = {ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")}
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::[0-9]+)?")
 """A Host header: an IPv6 address in brackets or a name, then an optional port."""
