@@ -62,24 +62,22 @@ def put(path: str, value: Any) -> Change:
 
     def change(numbers: Numbers) -> Numbers:
         changed = copy.deepcopy(dict(numbers))
-        containers: list[Any] = [changed]
-        *parts, last = path.split(".")
-        for part in parts:
-            if part == "*":
-                containers = [child for container in containers for child in container]
-            else:
-                containers = [
-                    container[int(part) if isinstance(container, list) else part]
-                    for container in containers
-                ]
-        for container in containers:
-            key: Any = int(last) if isinstance(container, list) else last
-            if not isinstance(container, list) and key not in container:
-                raise KeyError(f"Expected {last} at {path}, got {sorted(container)}.")
-            container[key] = value(container[key]) if callable(value) else value
+        _put(changed, path.split("."), value)
         return changed
 
     return change
+
+
+def _put(container: Any, path: Sequence[str], value: Any) -> None:
+    """Set the value at a path inside a container; raise if there is no such path."""
+    first, *rest = path
+    for part in range(len(container)) if first == "*" else [first]:
+        key = int(part) if isinstance(container, list) else part
+        old = container[key]
+        if rest:
+            _put(old, rest, value)
+        else:
+            container[key] = value(old) if callable(value) else value
 
 
 def change_rows(key: str, change: Callable[[Row], Row], *, every: int = 1) -> Change:
