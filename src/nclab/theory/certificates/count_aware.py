@@ -199,8 +199,9 @@ def least_soft_losses(hard: FloatArray, targets: FloatArray) -> FloatArray:
     $$F_c(x) = \tau x - (1-\tau)\log(1-e^{-x})
     - \sum_{j\ne c}T_{jc}\log\tfrac{T_{jc}}{1-\tau},\qquad \tau = T_{cc}$$
 
-    Source: docs/certificates.md, soft labels
     Range: at least the entropy of the targets, reached at x = -log tau.
+
+    Proof in docs/certificates.md, soft labels.
     """
     own = targets.diagonal()
     others = targets - np.diag(own)
@@ -215,9 +216,9 @@ def hard_loss_upper(counts: FloatArray, targets: FloatArray, loss: float) -> flo
     $$\max_x \tfrac1C\sum_c x_c \quad\text{s.t.}\quad \sum_c\tfrac{n_c}n F_c(x_c)\le L$$
 
     F is that of `least_soft_losses`. The problem is concave; with the multiplier $\mu$ its
-    maximiser is $e^{x_c}-1 = (1-\tau_c)/(\tau_c-\tfrac{n}{\mu Cn_c})$.
+    maximiser is $e^{x_c}-1 = (1-\tau_c)/(\tau_c-\tfrac{n}{\mu Cn_c})$; proof in
+    docs/certificates.md, soft labels.
 
-    Source: docs/certificates.md, soft labels
     Range: [0, inf]; inf if a class has no target probability of its own.
     """
     own, shares = targets.diagonal(), counts / counts.sum()
