@@ -150,7 +150,10 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-NO_CLASS = "At this loss no single class is guaranteed anything: a whole class could be lost."
+NO_CLASS = (
+    "At this loss no single class is guaranteed anything: the network could be at chance on one "
+    "class."
+)
 
 
 class _Row(NamedTuple):
@@ -285,28 +288,27 @@ def _rows(certificate: Certificate, measured: Mapping[str, float | None] | None)
     inter = _cell(certificate.inter_upper, "<=")
     thesis = _cell(certificate.thesis_inter_upper, "<=")
     ideal = number(-1 / (certificate.num_classes - 1))
-    leading = f"{thesis} (leading terms)" if certificate.fraction == 1 else ""
+    leading = thesis if thesis == "none" else f"{thesis} (leading terms)"
+    leading = leading if certificate.fraction == 1 else ""
     all_pairs = "inter-class cosine, all pairs"
     rows.append(_Row(all_pairs, inter, measured_text("max_inter"), leading, ideal))
     if certificate.fraction < 1:
         some_inter = _cell(certificate.fraction_inter_upper, "<=")
         rows.append(_Row("inter-class cosine" + share, some_inter, ideal=ideal))
     deviation = _cell(certificate.deviation_upper, "<=")
-    rows.append(_Row("features from rows, D", deviation, ideal="0"))
+    rows.append(_Row("distance D, features to rows", deviation, ideal="0"))
     if certificate.count_aware is not None:
         within = _cell(certificate.count_aware.within_upper, "<=")
         share = measured_text("within_share")
-        rows.append(_Row("squared norm within classes", within, share, ideal="0"))
+        rows.append(_Row("share of norm within classes", within, share, ideal="0"))
     return rows
 
 
 def _cell(bound: Bound, sign: str) -> str:
     """Return a bound as text; "none" if it guarantees nothing."""
-    vacuous = "vacuous" in bound.reason
-    if bound.value is None or (sign == ">=" and (vacuous or not bound.valid)):
+    invalid = "vacuous" in bound.reason or (sign == ">=" and not bound.valid)
+    if bound.value is None or invalid:
         return "none"
-    if vacuous:
-        return f"none ({number(bound.value)})"
     return f">= {_low(bound.value)}" if sign == ">=" else f"<= {_high(bound.value)}"
 
 

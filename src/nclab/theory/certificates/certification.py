@@ -42,7 +42,7 @@ from nclab.theory.certificates.theorem_constants import (
 )
 from nclab.theory.layer_peeled import FloatArray
 
-LOST = "the loss is high enough for a class to be lost entirely"
+LOST = "at this loss, the network could be at chance on one class"
 APART = "the class means are apart, but single features may not be"
 NOT_SEARCHED = "not searched"
 EXPLICIT = "pan2023, Thm 2.3.1 (explicit constants)"
