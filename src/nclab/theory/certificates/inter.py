@@ -30,7 +30,7 @@ class MeanCosineProof:
     """Proof by duality that two class means with a cosine of at least `cosine` need more loss.
 
     Let G be the gradient of the loss at some logits, and B the matrix with <B, Q> >= 0 for every
-    Gram matrix Q of class means in which a pair has this cosine. The matrix
+    Gram matrix Q of class means in which a pair has at least this cosine. The matrix
     [[mu_w I, G/2], [G^T/2, mu_h I - xi B]] is positive semidefinite. It follows that the loss is at
     least `loss_lower`; see docs/certificates.md.
     """

@@ -261,7 +261,7 @@ def _least_rise(inputs: NormsAndLoss, a: FloatArray) -> FloatArray:
 
 
 def _rise(inputs: NormsAndLoss, a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the smallest excess loss if a class has squared feature norm a and row norm b."""
+    """Return the smallest excess loss if a class has the squared norms a (features) and b (row)."""
     classes, product = inputs.num_classes, inputs.product
     total = classes * product
     score = np.sqrt(a * b)  # (a, b)
