@@ -59,7 +59,7 @@ class Inequality:
 
 
 def vectors(data: ArrayLike, name: str, axes: int) -> FloatArray:
-    """Return the data as a float64 array; raise if it is not finite or has fewer than `axes` axes."""
+    """Return the data as a float64 array; raise if numbers or the number of axes are wrong."""
     array = np.asarray(data, dtype=np.float64)
     if array.ndim < axes or 0 in array.shape:
         raise DataError(

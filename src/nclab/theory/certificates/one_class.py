@@ -35,7 +35,8 @@ POINTS = 65
 COARSE_POINTS = 17
 CELLS = 48
 CLASS_CELLS = 640
-"""Cells over theta for all classes, and for one class; every cell is bounded, not sampled."""
+"""Number of intervals of theta at the start, for all classes and for one class. The bound holds for
+every point of an interval, not only at its ends."""
 ROUNDS = 6
 MOST_CELLS = 800
 DROPPED = 1e-6
@@ -269,12 +270,12 @@ def class_intra_lower(
 
 
 def _mixture(inputs: NormsAndLoss, alignment: float, low: float, high: float) -> float:
-    """Return the exact bound on the mean cosine of a class, over all norm products in [low, high].
+    """Return a lower bound on the mean cosine of a class, for all norm products p in [low, high].
 
-    Branch and bound over the share theta of reversed features, which is at most 1 - alignment^2: a
-    cell is bounded from below by its ends, which its monotone parts allow; cells that cannot hold
-    the minimum are dropped, the others are split. At a given theta the mean cosine is quasi-convex
-    in p, so that zooms find its minimum.
+    The method is branch and bound over the share theta of reversed features, which is at most
+    1 - alignment^2. The ends of an interval of theta give a lower bound for the whole interval.
+    Intervals that cannot contain the minimum are dropped, and the others are split. For a given
+    theta the mean cosine is quasi-convex in p, so finer and finer grids find its minimum.
     """
     classes, product = inputs.num_classes, inputs.product
     allowed = inputs.optimal_loss + classes * inputs.excess
@@ -300,7 +301,7 @@ def _mixture(inputs: NormsAndLoss, alignment: float, low: float, high: float) ->
         lower, exact = least(theta, np.minimum(theta + width, 1.0)), least(theta, theta)
         lower = np.where(lower <= 1 - 2 * theta, lower, np.inf)
         best = min(best, float(np.where(exact <= 1 - 2 * theta, exact, np.inf).min()))
-        # Dropped cells hold no value more than `dropped` below the best point.
+        # Values in dropped intervals are below the best point by at most `dropped`.
         dropped = DROPPED * largest
         bound = min(float(lower.min()), best - dropped)
         undecided = lower < best - dropped
@@ -314,8 +315,10 @@ def _mixture(inputs: NormsAndLoss, alignment: float, low: float, high: float) ->
 def _share(
     loss: FloatArray, theta: FloatArray, num_classes: int, p: FloatArray, shift: float
 ) -> FloatArray:
-    """Return the smallest mean cosine of a class in which a share 1 - theta of equal features has
-    the given total loss, and the other features point away from the row."""
+    """Return the smallest mean cosine of a class with a share theta of reversed features.
+
+    The other features are equal and have the given total loss.
+    """
     remaining = 1 - theta
     with np.errstate(divide="ignore", invalid="ignore"):
         score = g_inverse(np.maximum(loss, 0.0) / remaining, num_classes) - shift

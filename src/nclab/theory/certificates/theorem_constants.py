@@ -21,14 +21,14 @@ class AsymptoticConstants:
     intra: float
     """In the worst class, 1 - intra-class cosine is intra * eps."""
     kappa: float | None
-    """The worst pair has the inter-class cosine -1/(C-1) + kappa sqrt(eps); None for two classes."""
+    """The worst pair has inter-class cosine -1/(C-1) + kappa sqrt(eps); None for two classes."""
     mu_standard: float
     mu_pairs: float
     """The squared deviations of the inter-class cosines from -1/(C-1), summed over all pairs, are
     at most max(mu_standard, mu_pairs) eps."""
 
     def inter(self, num_classes: int, excess: float) -> float | None:
-        """Return the inter-class cosine of the worst pair to leading order; None for two classes."""
+        """Return the leading-order inter-class cosine of the worst pair; None for two classes."""
         if self.kappa is None:
             return None
         return -1 / (num_classes - 1) + self.kappa * math.sqrt(excess)
