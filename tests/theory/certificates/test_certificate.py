@@ -475,7 +475,7 @@ def test_bad_inputs_raise(arguments: tuple[Any, ...], message: str) -> None:
         ),
         (
             {"class_losses": [0.04] * 10, "class_alphas": [2.0] * 10, "class_betas": [3.0] * 10},
-            "centred rows",
+            "centred classifier rows",
         ),
     ],
 )
