@@ -120,7 +120,7 @@ def solve_balanced(setting: Setting, weight: float | None) -> Solution:
 
 
 def relu_gaps(counts: Tensor, metric: Tensor, weight: float) -> Tensor:
-    r"""Return (C,) the correct logit minus any other logit of each class, at the optimum for H >= 0.
+    r"""Return (C,) the correct logit minus any other one, for each class at the optimum for H >= 0.
 
     $$p_c = \frac{n t\sqrt{d_c}}{n_c\sqrt{C(C-1)}},\qquad
     \gamma_c = \max\Bigl(0, \log\frac{1-(C-1)p_c}{p_c}\Bigr)$$

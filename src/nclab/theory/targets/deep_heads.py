@@ -140,7 +140,7 @@ def deep_relu(num_classes: int, depth: int, decay: float) -> DeepRelu:
     $$\min_p \tfrac{(1-p)^2}{2} + \tfrac F2\lambda\Bigl(C\cdot\tfrac{Cr}4\cdot r^{L-3}\cdot
     \bigl(\sqrt{2(r-1)}+(r-1)\sqrt{r-2}\bigr)^2p^2\Bigr)^{1/F}$$
 
-    where p is the size of the correct output.
+    where p is the logit of the correct class.
     """
     C, F = num_classes, depth + 1
     unit = torch.ones(1, dtype=torch.float64)
