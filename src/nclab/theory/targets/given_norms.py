@@ -1,6 +1,7 @@
 """Smallest loss that given norms allow, for any class counts.
 
-`least_loss` solves for one pair of norms; `TargetPath` interpolates for many norms and fixed counts.
+`least_loss` solves for one pair of norms; `TargetPath` interpolates for many norms and the same
+counts.
 """
 
 import math
@@ -102,10 +103,10 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
 def find_weight(
     norm_at: Callable[[float], float], norm: float, most: float, *, close: float = CLOSE
 ) -> tuple[float, float]:
-    """Return the penalty weight below `most` at which a network has the given norm, and this norm.
+    """Return the weight below `most` at which the decreasing function `norm_at` equals `norm`.
 
-    `norm_at` must decrease. If even the smallest weight gives a smaller norm, return 0 and the
-    largest norm that was reached.
+    Also return the value of the function at this weight. If even the smallest weight gives a
+    smaller value than `norm`, return 0 and the largest value that was reached.
     """
     high, high_value = most, 0.0
     low = most
