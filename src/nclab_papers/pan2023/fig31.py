@@ -20,7 +20,7 @@ from nclab.training.models.mlp import Norm
 from nclab_papers.pan2023 import networks as trained
 
 SIGNIFICANT = 0.75
-"""Degree of collapse called significant, as a share of that of a simplex, 1 + 1/(C-1)."""
+"""Collapse is significant if its degree is this share of the degree of a simplex, 1 + 1/(C-1)."""
 FAILING_DECAY = 5e-3
 """Weight decay above which the thesis's networks without batch norm fail to converge."""
 
@@ -251,7 +251,7 @@ def _is_expected_to_fail(row: Row) -> bool:
 
 
 def _in_every(name: str, rows: Sequence[Row], *, converged: bool) -> Share:
-    """Return in which seeds all networks converge, or in which all fail."""
+    """Return whether all networks of a seed converge (or all fail, if not `converged`), by seed."""
     happened = {
         int(seed): all(row["converged"] is converged for row in members)
         for (seed,), members in group(rows, "seed").items()
