@@ -209,7 +209,7 @@ class FolderMark:
     content: Mapping[str, str]
     """Entries that the file must contain, as another program may use the same file name."""
     folders: Collection[str]
-    """Subfolders that nclab replaces with all their content, and creates even if they stay empty."""
+    """Subfolders that nclab replaces with all their content; it creates them even without files."""
     pages: Collection[str] = ()
     """Files next to the subfolders that nclab replaces."""
 

@@ -188,7 +188,7 @@ def _set_scales(x: dict[str, Any], y: dict[str, Any], panel: Panel, suffix: str)
 
 
 def _scale(scale: Scale, values: Numbers) -> dict[str, Any]:
-    """Return plotly's type and tick settings of an axis; a logarithmic axis gets about six ticks."""
+    """Return type and tick settings of an axis; a logarithmic axis gets about six ticks."""
     if scale == "linear":
         return {"type": "linear"}
     positive = [value for value in finite(values) if value is not None and value > 0]
