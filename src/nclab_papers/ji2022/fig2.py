@@ -339,11 +339,10 @@ def sec_4_setting(numbers: Numbers) -> Finding:
 def _judge_every_choice(
     choices: Mapping[str, Curves], words: str, distance: Callable[[float], float]
 ) -> Finding:
-    """Judge whether `distance` is positive for all values, for every start and window.
+    """Judge the distance of all values from their bound, for every start and window.
 
     Args:
-        words: label of a part of the verdict, in which {} stands for the name of the curve.
-        distance: returns how far a value is on the right side of its bound.
+        words: name of a part, in which {} stands for the curve.
     """
     parts = {
         choice: [
@@ -433,10 +432,9 @@ def sec_5_3_slow(numbers: Numbers) -> Finding:
 
 
 def _flow_rates(numbers: Numbers, *, names: Sequence[str], claimed: float, near: float) -> Finding:
-    """Judge whether curves of the flow fall like (log t) to the power `claimed` in the end.
+    """Judge whether curves of the flow fall like a power of log t in the end.
 
-    The slope must differ from `claimed` by at most `near`. Both ends of this interval are judged
-    separately: an absolute distance is never negative, so noise would bias its mean.
+    Each slope has two parts, above and below: a single distance would never be negative.
     """
     slopes, low, high = flow_slopes(numbers, names), claimed - near, claimed + near
     parts = []

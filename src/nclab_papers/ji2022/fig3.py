@@ -252,7 +252,7 @@ def _net_fall_part(seeds: Seeds, name: str) -> Part:
 
 
 def _ends_small(seeds: Seeds, names: Sequence[str]) -> list[Part]:
-    """Return parts of a verdict: how far each quantity is below `SMALL` at the end of training."""
+    """Return how far the quantities are below the paper's small value at the end."""
     return [
         Part(
             f"{SMALL:g} minus {COLUMNS[QUANTITIES.index(name)]} at the end",

@@ -138,7 +138,7 @@ def fig33() -> dict[str, Any]:
 
 
 def conjectures() -> dict[str, Any]:
-    """Return invented results in which every conjecture holds with a small e in every setting."""
+    """Return a small e for every conjecture and setting."""
     worst = [
         {
             "conjecture": name,
@@ -401,7 +401,7 @@ CONJECTURES = {
     )
     for prefix, suffix in (("pan2023/", ""), ("findings/", "-teacher"))
 }
-"""For each conjecture a change that shuffles the weight decays or the layers of the networks."""
+"""Changes that shuffle the weight decays or the layers behind a conjecture."""
 SHUFFLED_DECAYS = reverse("rows", "weight_decay")
 SHUFFLED_LAYERS = reverse("rows", "layer")
 SHUFFLED_NORMS = exchange("rows", "norm", {"affine": "plain", "plain": "affine"})

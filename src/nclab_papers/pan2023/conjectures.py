@@ -292,7 +292,7 @@ def _smallest_e(
 
 
 def judged(name: str, data: trained.Data, numbers: Numbers) -> Finding:
-    """Judge whether the smallest e of a conjecture is below `SMALL` at both depths.
+    """Judge how far e is below `SMALL` at both depths.
 
     The verdict must be the same for both readings of "perfect accuracy". A setting without
     converged networks leaves the conjecture undecided. A conjecture about every network and data
@@ -303,8 +303,8 @@ def judged(name: str, data: trained.Data, numbers: Numbers) -> Finding:
     for reading, parts in choices.items():
         for layers in sorted({int(place["layers"]) for place in places}):
             smallest_e = _smallest_e(numbers, name, data, layers, reading)
-            slack = {seed: SMALL - e for seed, e in smallest_e.items()}
-            parts.append(Part(f"{SMALL:g} − e, {data}, {layers} layers", slack))
+            room = {seed: SMALL - e for seed, e in smallest_e.items()}
+            parts.append(Part(f"{SMALL:g} − e, {data}, {layers} layers", room))
     return trained.note_skipped(judge_choices(choices, margin=0.0), int(numbers.get("skipped", 0)))
 
 

@@ -20,7 +20,7 @@ from nclab.training.models.mlp import Norm
 from nclab_papers.pan2023 import networks as trained
 
 SIGNIFICANT = 0.75
-"""Collapse is significant if its degree is this share of the degree of a simplex, 1 + 1/(C-1)."""
+"""Degree of collapse called significant, as a share of that of a simplex, 1 + 1/(C-1)."""
 FAILING_DECAY = 5e-3
 """Weight decay above which the thesis's networks without batch norm fail to converge."""
 

@@ -25,13 +25,11 @@ from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab_papers.pan2023 import networks as trained
 
 EPSILONS = (0.005, 0.01, 0.05)
-"""Values of epsilon for which the effective depth is computed: shares of samples that the nearest
-class centre gets wrong."""
+"""Errors of the nearest class centre at which the effective depth is computed."""
 FEW_EXCEPTIONS = 0.8
-"""Smallest share of rising steps minus share of falling steps that agrees with "very few
-exceptions": at most one step in ten falls."""
+"""Net share of rising steps that "very few exceptions" requires: one step in ten may fall."""
 EARLY = 0.5
-"""A layer is early if it is in this share of the layers, counted from the input."""
+"""Share of the layers that count as early."""
 LAYER = 0.5
 """Smallest difference of effective depths that is of interest, in layers."""
 MANY = 1 / 3
@@ -185,11 +183,11 @@ def of_converged(rows: Iterable[Row], runs: Iterable[Row]) -> list[Row]:
 def _along_layers(
     numbers: Numbers, *, value: Callable[[Row], float], fields: Sequence[str]
 ) -> Finding:
-    """Judge whether a quantity rises from layer to layer, in all converged networks of each seed.
+    """Judge two shares per seed, over the layers of all its converged networks.
 
-    Two shares are judged: that of the steps between layers which do not fall, and that of the
-    networks whose last layer is at least 0.01 above the first (else a constant would pass). From
-    each share, the share of the other cases is subtracted.
+    The first is the share of steps between layers that do not fall. The second is the share of
+    networks whose last layer is at least 0.01 above the first; without it, a constant would pass.
+    Both are net shares: the share of such cases minus the share of the others.
 
     Args:
         value: quantity of a layer that rises according to the thesis.

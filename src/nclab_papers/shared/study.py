@@ -161,7 +161,7 @@ def signed(values: BySeed, sign: float, plus: float = 0.0) -> BySeed:
 
 
 def within(name: str, values: BySeed, reach: float) -> list[Part]:
-    """Return two parts of a verdict: a difference is below `reach`, and it is above `-reach`."""
+    """Return two parts, which say that a difference is below `reach` and above `-reach`."""
     return [
         Part(f"{name}, below {reach:g}", signed(values, -1, reach)),
         Part(f"{name}, above −{reach:g}", signed(values, 1, reach)),

@@ -246,12 +246,7 @@ def deep(numbers: Numbers, least: int, **match: Any) -> list[Row]:
 
 
 def above_half(event: str, rows: Sequence[Row], happened: Any) -> Part:
-    """Return a part of a verdict: by seed, the share of runs with an event minus one half.
-
-    Args:
-        event: name of the event.
-        happened: returns 1 for a row in which the event happens, else 0.
-    """
+    """Return by seed the share of the runs in which an event happens, minus one half."""
     cells = study.by_cell(rows, happened, *CELL)
     shares = study.signed(study.averaged(cells), 1, -0.5)
     return Part(event, shares, trials=len(cells), share_range=(-0.5, 0.5))
