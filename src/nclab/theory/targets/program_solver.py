@@ -32,8 +32,8 @@ from nclab.theory.targets.program import (
 )
 
 BANDS = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3)
-"""Singular values of G between t (1 - band) and t are set to t, their value at the optimum; each of
-these bands is tried."""
+"""Singular values of G above t (1 - band) are set to t, their value at the optimum; nclab tries
+each of these bands."""
 
 
 class Distributions(NamedTuple):
@@ -282,8 +282,7 @@ def _bias_unit(program: Program) -> Tensor:
 
 
 def _split(program: Program, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the factors A and B, the square roots of the lifts, and the bias of a `_packed` vector.
-    """
+    """Return the factors A and B, the square roots of the lifts, and the bias from one vector."""
     groups = program.groups
     square = groups * groups
     left, right = x[:square].view(groups, groups), x[square : 2 * square].view(groups, groups)

@@ -230,7 +230,7 @@ def logits_are_zero(setting: Setting, logits: Tensor) -> bool:
 
 
 TABLE_GROUPS = 12
-"""Largest number of groups in the table; if there are more, it shows the first and the last ones."""
+"""Largest number of groups in the table; with more, the table shows the first and last ones."""
 
 
 def target_table(target: Target) -> Lines:
