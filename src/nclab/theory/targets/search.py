@@ -189,7 +189,10 @@ def _shrunk_starts(setting: Setting) -> Iterator[Tensor]:
 
 
 def _exchanged(setting: Setting, point: Tensor) -> Tensor:
-    """Exchange two classes and descend, as long as this improves the objective; return the point."""
+    """Exchange two classes and descend, as long as this improves the objective.
+
+    Return the best point.
+    """
     value, better = _objective(setting)(point)[0], True
     while better:
         better = False
