@@ -60,7 +60,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Examination:
-    """A point with its kind, such as a strict saddle, and a direction of descent if there is one."""
+    """A point with its kind, such as strict saddle, and a direction of descent if there is one."""
 
     subject: Subject
     landscape: Landscape

@@ -102,8 +102,8 @@ def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: A
 def _log_loss(top: Array, sums: Array, share: Array, factor: Array) -> float:
     """Return log L; write to `factor` what turns exponentials into d log L / dz.
 
-    The exponentials are those of `_softmax_weights`. The factor of a sample is share * p / (L * sum)
-    with p the probability of the wrong classes.
+    The exponentials are those of `_softmax_weights`. The factor of a sample is
+    share * p / (L * sum), with p the probability of the wrong classes.
     """
     largest = -np.inf
     for i in range(top.shape[0]):
