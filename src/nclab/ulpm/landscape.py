@@ -1,4 +1,4 @@
-r"""The loss L on the sphere $\|W\|_F^2+\|H\|_F^2=r^2$: derivatives, kinds of critical points, slices.
+r"""The loss L on the sphere $\|W\|_F^2+\|H\|_F^2=r^2$: derivatives and kinds of critical points.
 
 Derivatives are divided by L, so that they are accurate for losses as small as 1e-400.
 """
@@ -24,7 +24,7 @@ from nclab.ulpm.problem import (
 DENSE = 600
 """Largest number of variables for which the Hessian is formed; otherwise Lanczos is used."""
 ROUNDING = 1e-14
-"""The gradient of log L counts as zero if its norm, divided by that of the point, is at most this."""
+"""The gradient of log L counts as zero if its norm is at most this share of the point's norm."""
 
 
 class Tangent(NamedTuple):
@@ -101,7 +101,7 @@ def hessian_product(problem: Problem, theta: Array) -> Callable[[Array], Array]:
 
 
 class Eigenpairs(NamedTuple):
-    """The smallest eigenvalues of the Hessian of L on the sphere, divided by L, with eigenvectors."""
+    """Smallest eigenvalues of the Hessian of L on the sphere, divided by L, with eigenvectors."""
 
     values: Array
     """(k,) eigenvalues in ascending order."""

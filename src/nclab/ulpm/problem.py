@@ -238,7 +238,7 @@ def smallest_margin(problem: Problem, theta: Array) -> float:
 
 
 def largest_margin(problem: Problem, square_norm: float) -> float:
-    r"""Return the largest smallest margin for a given $\|W\|_F^2+\|H\|_F^2$; simplex ETFs attain it.
+    r"""Return an upper bound on the smallest margin for a given norm; simplex ETFs attain it.
 
     $$q_{\min} \le \frac{\|W\|_F^2+\|H\|_F^2}{2(C-1)\sqrt N}$$
 

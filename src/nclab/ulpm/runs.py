@@ -93,7 +93,8 @@ class UlpmConfig:
             )
         if self.method != "descent" and (self.noise != 0 or self.batch is not None):
             raise NclabError(
-                f"Expected --noise and --batch only with --method descent, got {self.method}."
+                "Expected --noise and --batch with descent only, got --method "
+                f"{self.method}."
             )
         if self.method == "flow" and self.rate is not None:
             raise NclabError(f"Expected no --rate with --method flow, got {self.rate:g}.")

@@ -173,8 +173,8 @@ def certify(problem: Problem, theta: Array, multipliers: Array | None = None) ->
     smallest = smallest_margin(problem, theta)
     if smallest <= 0:
         raise NclabError(
-            f"Expected a point that separates the classes, got a smallest margin of {smallest:.3g}. "
-            "Run descent or flow until the margin is positive."
+            "Expected a point that separates the classes, got a smallest margin of "
+            f"{smallest:.3g}. Run descent or flow until the margin is positive."
         )
     scaled = theta / math.sqrt(smallest)
     margins = pair_margins(problem, scaled)
@@ -194,7 +194,10 @@ def certify(problem: Problem, theta: Array, multipliers: Array | None = None) ->
 
 
 def margin_gradient(problem: Problem, theta: Array, multipliers: Array) -> Array:
-    """Return the sum over all constraints of multiplier times gradient of the margin, like theta."""
+    """Return the sum of multiplier times gradient of the margin over all constraints.
+
+    The result has the shape of theta.
+    """
     W, H = problem.split(theta)
     weights = -multipliers
     weights[problem.rows, problem.labels] = multipliers.sum(1)
