@@ -59,10 +59,10 @@ _MEDIA_TYPES = {
 
 
 class ReadOnlyAccess:
-    """Middleware that refuses foreign host names, all methods but GET and HEAD, and wrong tokens.
+    """Middleware that rejects foreign host names, methods except GET and HEAD, and wrong tokens.
 
-    With a token, only clients that know it are answered. They pass it in the address, from which it
-    goes into a cookie, or in the header `Authorization: Bearer TOKEN`.
+    If a token is set, clients must pass it: in the address, from which the server moves it to a
+    cookie, or in the header `Authorization: Bearer TOKEN`.
     """
 
     def __init__(self, app: ASGIApp, host: str, *, token: str = "") -> None:
@@ -85,7 +85,7 @@ class ReadOnlyAccess:
         await (self._app if response is None else response)(scope, receive, send_with_headers)
 
     def _refuse(self, scope: Scope) -> Response | None:
-        """Return the refusal of a request, or None if the request is allowed."""
+        """Return the error response to a request, or None if the request is allowed."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1 or not is_allowed_host(hosts[0].decode("latin-1"), self._host):
             text = "Expected the name of this server as Host. Open the address that it printed.\n"
@@ -113,15 +113,15 @@ class ReadOnlyAccess:
         return PlainTextResponse(text, status_code=403)
 
     def _is_token(self, text: str) -> bool:
-        """Whether a text is the token; the comparison takes the same time for every text."""
+        """Whether a text is the token; the time of the comparison does not depend on the text."""
         return hmac.compare_digest(text.encode("utf-8", "replace"), self._token.encode())
 
 
 def is_allowed_host(header: str, host: str) -> bool:
     """Whether a Host header names this server.
 
-    A page on the internet could otherwise let its own name point to this machine, and read the
-    runs through the browser of their owner.
+    Without this check, a page on the internet could let its own host name point to this machine and
+    read the runs through the user's browser.
     """
     match = _HOST.fullmatch(header.strip().lower())
     if match is None:
@@ -145,7 +145,11 @@ def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
 
 
 class Responses:
-    """Responses to all requests; paths are looked up in tables, never joined to a folder."""
+    """Responses to all requests.
+
+    A requested path is only looked up in tables and never appended to a folder, so that no request
+    can read other files.
+    """
 
     def __init__(self, watcher: Watcher, stopping: Callable[[], bool]) -> None:
         self._watcher, self._stopping = watcher, stopping
@@ -153,7 +157,7 @@ class Responses:
         self._assets = dict(assets(self._plotly))
 
     async def read(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the value of a function that is called in a thread after new data were read."""
+        """Read new data and return the value of a function; both happen in a thread."""
 
         def call() -> Any:
             self._watcher.refresh()
@@ -201,7 +205,7 @@ class Responses:
         return Response(self._assets[name], media_type=media_type, headers=headers)
 
     async def data(self, request: Request) -> Response:
-        """Return numbers or an image."""
+        """Return a file of numbers, an image, or the data of a run."""
         name = request.path_params["name"]
         content = await self.read(self._read_data, name)
         if content is None:
@@ -210,7 +214,7 @@ class Responses:
         return Response(content, media_type=media_type)
 
     def _read_data(self, name: str) -> str | bytes | None:
-        """Return the content of a file behind the pages, or None if there is no such file."""
+        """Return the content of a file below `data/`, or None if there is no such file."""
         if name.startswith("runs/") and name.endswith(".js"):
             run = self._watcher.run(name.removeprefix("runs/").removesuffix(".js"))
             return None if run is None else script("gotRun", run)

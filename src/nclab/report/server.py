@@ -14,7 +14,7 @@ from nclab.report.content import check_folder
 
 MIN_TOKEN_LENGTH = 16
 BACKLOG = 1024
-"""Connections that may wait to be accepted; the system may allow fewer."""
+"""Largest number of waiting connections; the operating system may allow fewer."""
 MAX_CONNECTIONS = 512
 """Largest number of open connections; further requests get the answer 503."""
 
@@ -27,7 +27,7 @@ def serve(
     token: str | None = None,
     tell: Callable[[str], None],
 ) -> None:
-    """Serve a folder of runs until Ctrl-C; `tell` gets the line with the address to open.
+    """Serve a folder of runs until Ctrl-C; call `tell` with a line that names the address to open.
 
     If other machines can connect, a token is required: the given one, or a random one, which is
     part of the printed address.
