@@ -93,8 +93,7 @@ class UlpmConfig:
             )
         if self.method != "descent" and (self.noise != 0 or self.batch is not None):
             raise NclabError(
-                "Expected --noise and --batch with descent only, got --method "
-                f"{self.method}."
+                f"Expected --noise and --batch with descent only, got --method {self.method}."
             )
         if self.method == "flow" and self.rate is not None:
             raise NclabError(f"Expected no --rate with --method flow, got {self.rate:g}.")
