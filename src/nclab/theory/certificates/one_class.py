@@ -295,7 +295,7 @@ def _mixture(inputs: NormsAndLoss, alignment: float, low: float, high: float) ->
 
     largest = 1 - alignment**2
     width = largest / CELLS
-    theta = np.arange(CELLS) * width
+    theta: FloatArray = np.arange(CELLS, dtype=np.float64) * width
     best, bound = math.inf, math.inf
     for _ in range(ROUNDS):
         lower, exact = least(theta, np.minimum(theta + width, 1.0)), least(theta, theta)
