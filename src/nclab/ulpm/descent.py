@@ -111,7 +111,7 @@ def normalised_descent(
     sample_at: Sequence[int] | None = None,
     backend: Backend = "auto",
 ) -> Trajectory:
-    r"""Run descent with a learning rate proportional to 1/L: the margin grows linearly.
+    r"""Run descent with a learning rate proportional to 1/L, so that the margin grows linearly.
 
     $$\theta \leftarrow \theta - c\,\frac{\nabla L(\theta)}{L(\theta)\,\|\theta\|^2}$$
 

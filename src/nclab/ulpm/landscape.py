@@ -229,9 +229,9 @@ class Landscape:
 
 
 def classify(problem: Problem, theta: Array, *, tolerance: float = 1e-7) -> Landscape:
-    """Return the kind of a point on the sphere through it.
+    """Return whether a point is a minimum, a strict saddle or not critical on its sphere.
 
-    The kinds are: not critical, strict saddle, global minimum, degenerate critical point.
+    A fourth kind is a degenerate critical point.
 
     Source: ji2022, Thm 3.3 and Thm 3.4
 

@@ -207,11 +207,11 @@ def log_gradient(problem: Problem, theta: Array) -> LogGradient:
 
 
 def pair_margins(problem: Problem, theta: Array) -> Array:
-    r"""Return (CN, C) the label's logit of every sample minus that of every other class.
+    r"""Return the (CN, C) margins: the label's logit minus the logit of each other class.
 
     $$m_{kij} = (w_k - w_j)\cdot h_{k,i}$$
 
-    This margin is inf where the other class is the label.
+    The entry of the label itself is inf.
 
     Source: ji2022, Eq. (5)
     Range: (-inf, inf).
