@@ -68,7 +68,7 @@ def test_one_checkpoint_of_another_run_is_skipped(tmp_path: Path) -> None:
     shutil.copy(checkpoint_of(other, 5), checkpoint_of(one, 5))
     (result,) = damaged(one).values()
     assert result.file == f"checkpoints/{checkpoint_of(one, 5).name}"
-    assert result.repair == "Delete it; the run resumes from the one before."
+    assert result.repair == "Delete it; the run resumes from the checkpoint before it."
     with reopen(one) as run, pytest.warns(NclabWarning, match="by another run"):
         found = run.resume_latest()
     assert found is not None

@@ -332,12 +332,13 @@ class JournalWriter:
                 for _ in reader.new_lines():
                     pass
             reader.require_readable()
-            if reader.is_foreign:  # before anything is cut off
+            if reader.is_foreign:  # raise before the end of the file is removed
                 raise RecordError(
                     f"Expected the journal of the run that the manifest describes, got that of "
                     f"another run: {self.path}. Restore the manifest or the journal from a copy."
                 )
-            is_new = identity is not None and reader.lines <= 1  # no record depends on its heading
+            # Only the checksums of later lines depend on the identity.
+            is_new = identity is not None and reader.lines <= 1
             self._identity = (identity if is_new else reader.identity) or ""
             self.length, self.checksum = reader.intact_end, reader.intact_checksum
             """Bytes written so far, and their CRC-32."""
@@ -348,7 +349,7 @@ class JournalWriter:
                 removed = _count_lines(reader.damaged_at_end)
                 message = f"The end of {self.path} is damaged; {removed} removed."
                 warnings.warn(message, NclabWarning, stacklevel=4)
-            if self.damage is None:  # cut off what a kill or a power failure left at the end
+            if self.damage is None:  # remove incomplete lines at the end
                 self._change(os.ftruncate, self.length)
                 if is_new or self.length == 0:
                     self.cut(0)
@@ -381,10 +382,10 @@ class JournalWriter:
             )
         try:
             written = os.write(self._descriptor, line)
-            while written < len(line):  # a disk that is nearly full accepts a part
+            while written < len(line):  # a nearly full disk accepts only a part
                 written += os.write(self._descriptor, line[written:])
         except OSError as error:
-            with contextlib.suppress(OSError):  # else the next writer cuts off the torn line
+            with contextlib.suppress(OSError):  # if this fails, the next writer removes the part
                 os.ftruncate(self._descriptor, self.length)
             raise self._fail(error) from error
         self.length += len(line)
@@ -451,7 +452,7 @@ class JournalWriter:
         self.damage, self._last_line = None, b""
         if length == 0:
             self._has_checksums = True
-            heading: Record = {"kind": START, "schema": CHECKSUM_SCHEMA}  # of an older run
+            heading: Record = {"kind": START, "schema": CHECKSUM_SCHEMA}
             if self._identity:
                 heading = {"kind": START, "schema": SCHEMA, "identity": self._identity}
             self.append(heading)

@@ -260,8 +260,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         if not isinstance(tensor, torch.Tensor):
             kind = type(tensor).__name__
             raise RecordError(f"Expected {name} of a checkpoint to be a tensor, got a {kind}.")
-    # One metadata entry, because safetensors writes several in no fixed order.
-    about = {
+    # Only one metadata entry, as safetensors writes several entries in random order.
+    properties = {
         "checksum": _BLANK,
         "schema": SCHEMA,
         "step": checkpoint.step,
@@ -270,12 +270,12 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "identity": checkpoint.identity,
         "extra": require_json(checkpoint.extra, name="extra of a checkpoint"),
     }
-    # Clones, because safetensors refuses views that share memory.
+    # Clone the tensors, as safetensors rejects tensors that share memory.
     tensors = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in checkpoint.tensors.items()
     }
-    content = bytearray(save(tensors, metadata={"nclab": json.dumps(about)}))
+    content = bytearray(save(tensors, metadata={"nclab": json.dumps(properties)}))
     start = content.index(_BLANK.encode())
     content[start : start + len(_BLANK)] = _digest(content).encode()
     try:
@@ -292,24 +292,24 @@ def read_checkpoint(path: Path, *, root: Path | None = None) -> Checkpoint:
 
     try:
         content, header = _read_content(path, root)
-        about = json.loads(header[_METADATA]["nclab"])
-        checksum = about["checksum"].encode()
+        properties = json.loads(header[_METADATA]["nclab"])
+        checksum = properties["checksum"].encode()
         start = content.index(checksum)
         content[start : start + len(checksum)] = _BLANK.encode()
         if _digest(content).encode() != checksum:
             raise ValueError("the digest does not match")
-        if about["schema"] > SCHEMA:
+        if properties["schema"] > SCHEMA:
             raise RecordError(
                 f"Expected a checkpoint of schema {SCHEMA} or older, got schema "
-                f"{about['schema']} in {path}. Update nclab."
+                f"{properties['schema']} in {path}. Update nclab."
             )
         return Checkpoint(
-            step=about["step"],
+            step=properties["step"],
             tensors=load(bytes(content)),
-            extra=about["extra"],
-            journal_length=about["journal_length"],
-            journal_checksum=about["journal_checksum"],
-            identity=about.get("identity", ""),
+            extra=properties["extra"],
+            journal_length=properties["journal_length"],
+            journal_checksum=properties["journal_checksum"],
+            identity=properties.get("identity", ""),
         )
     except OSError as error:
         raise RecordError(f"Cannot read {path}: {error.strerror}.") from error

@@ -143,7 +143,7 @@ def _view(
     contents: list[Record] = []
     unreadable = None
     manifest = read_manifest(folder, root=root)
-    heartbeat, state_problem = read_state(folder, root=root)  # before the journal
+    heartbeat, state_problem = read_state(folder, root=root)  # before the journal, which may grow
     try:
         contents = list(records)
     except OSError as error:
@@ -237,7 +237,7 @@ def _search(folder: Path, root: Path, folders: list[Path], skipped: list[Skipped
         except RecordError as error:
             is_link = os.path.islink(folder / MANIFEST)
             has_journal = os.path.lexists(folder / JOURNAL)
-            if has_journal or is_link:  # else it is the manifest of another program
+            if has_journal or is_link:  # otherwise the manifest may be of another program
                 is_link = is_link and not has_journal
                 skipped.append(SkippedPath(folder / MANIFEST, str(error), is_link=is_link))
         else:

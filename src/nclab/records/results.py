@@ -76,7 +76,7 @@ def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> Row
         "experiment": name,
         "preset": preset,
         "seeds": list(seeds),
-        "settings": json.loads(json.dumps(asdict(config))),  # tuples come back as lists
+        "settings": json.loads(json.dumps(asdict(config))),  # turns tuples into lists
         "nclab": __version__,
     }
 

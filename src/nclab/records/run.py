@@ -249,7 +249,7 @@ class Run:
                 )
         self._forget_end()
         later = [s for s in reversed(files) if checkpoint is None or s > checkpoint.step]
-        for later_step in later:  # checkpoints before records: a kill in between is harmless
+        for later_step in later:  # before the records, so that a kill in between is harmless
             delete(files[later_step], RecordError)
         if later:  # a power failure must not bring back checkpoints that are ahead of the journal
             flush_folder(self.folder / CHECKPOINTS)
@@ -295,7 +295,7 @@ class Run:
         if not self._is_open:
             return
         self._is_open = False
-        with contextlib.suppress(NclabError):  # a full disk; the journal is what counts
+        with contextlib.suppress(NclabError):  # for example a full disk; the journal is complete
             if self.end is None:
                 facts = {"why": why} if why else {}
                 self._write_state(state, **facts, journal_length=self._journal.length)
@@ -332,13 +332,13 @@ class Run:
 
     def _forget_end(self) -> None:
         """Mark the run as running before its journal becomes shorter."""
-        with contextlib.suppress(NclabError):  # a full disk; the state is no result
+        with contextlib.suppress(NclabError):  # for example a full disk; the state is not a result
             self._write_state("running")
 
     def _write_state(self, state: str, **facts: Any) -> None:
         """Update `state.json` if the state changed or a second has passed."""
         changed = self._facts.get("state") != state
-        self._facts.pop("journal_length", None)  # true only at the moment when it is given
+        self._facts.pop("journal_length", None)  # valid only for the call that passes it
         self._facts |= {**facts, "state": state}
         now = time.monotonic()
         if changed or now - self._last_write >= PERIOD_SECONDS:

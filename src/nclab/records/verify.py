@@ -85,7 +85,7 @@ def _verify(folder: Path, root: Path) -> list[Verified]:
             results = [Verified(MANIFEST, "good", "its checksum is right")]
     except RecordError as error:
         results = [Verified(MANIFEST, "damaged", str(error), _RESTORE)]
-    # Checkpoints before the journal, which may be growing: no checkpoint is ahead of the journal.
+    # Read checkpoints before the journal: if the run grows, none may be newer than the journal.
     is_linked = (folder / CHECKPOINTS).is_symlink()
     checkpoints: dict[str, Checkpoint | str] = {}
     for path in () if is_linked else list_checkpoints(folder).values():
@@ -112,7 +112,7 @@ def _verify(folder: Path, root: Path) -> list[Verified]:
     results.append(journal)
     for name, item in checkpoints.items():
         file = f"{CHECKPOINTS}/{name}"
-        repair = "Delete it; the run resumes from the one before."
+        repair = "Delete it; the run resumes from the checkpoint before it."
         if isinstance(item, str):
             results.append(Verified(file, "damaged", item, repair))
         elif item.step in fitting or (is_damaged and item.identity == reader.identity != ""):

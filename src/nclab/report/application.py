@@ -103,7 +103,8 @@ class ReadOnlyAccess:
         query = parse_qsl(request.scope["query_string"].decode("latin-1"))
         if any(name == "token" and self._is_token(value) for name, value in query):
             others = urlencode([(name, value) for name, value in query if name != "token"])
-            path = "/" + quote(request.scope["path"].lstrip("/\\"))  # never another server
+            # A path that starts with // would name another server.
+            path = "/" + quote(request.scope["path"].lstrip("/\\"))
             response = RedirectResponse(f"{path}?{others}" if others else path, status_code=303)
             response.set_cookie(cookie, self._token, httponly=True, samesite="strict")
             return response
@@ -129,7 +130,7 @@ def is_allowed_host(header: str, host: str) -> bool:
     name = match[1] or match[2]
     address, host_address = _parse_address(name), _parse_address(host)
     is_everywhere = host_address is not None and host_address.is_unspecified
-    if address is not None:  # nobody can let an address point elsewhere
+    if address is not None:  # unlike a name, an address always means this machine
         return is_everywhere or address == host_address or address in _LOOPBACK
     names = {"localhost", host.lower()}
     if is_everywhere:
@@ -172,7 +173,7 @@ class Responses:
         if text is None:  # perhaps the page of a run that has just started
             await asyncio.to_thread(self._watcher.refresh, force=True)
             text = await self.read(self._render, name)
-        # Bytes of names that are no text become question marks.
+        # File names may contain bytes that are not text; they become question marks.
         return _not_found() if text is None else HTMLResponse(text.encode("utf-8", "replace"))
 
     def _render(self, name: str) -> str | None:
@@ -338,4 +339,4 @@ def application(
         first.cancel()
 
     pages = Starlette(routes=routes, lifespan=lifespan)
-    return ReadOnlyAccess(pages, host, token=token)  # outermost, so that it covers errors
+    return ReadOnlyAccess(pages, host, token=token)  # outermost, for error responses

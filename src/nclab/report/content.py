@@ -148,8 +148,8 @@ class Content:
     @property
     def ledger_problem(self) -> str:
         """Why no claims are shown although the file of claims exists; else empty."""
-        about = (problem for problem in self.problems if problem.startswith(CLAIMS))
-        return "" if self.claims else next(about, "")
+        problems = (problem for problem in self.problems if problem.startswith(CLAIMS))
+        return "" if self.claims else next(problems, "")
 
 
 def read_content(root: Path) -> Content:
@@ -161,7 +161,7 @@ def read_content(root: Path) -> Content:
     entries = [_read_experiment(folder, root, problems) for folder in folders]
     experiments = [entry for entry in entries if entry is not None]
     ledger = _read_json(root / CLAIMS, problems, root)
-    ledger = {"claims": ledger} if isinstance(ledger, list) else ledger  # of older versions
+    ledger = {"claims": ledger} if isinstance(ledger, list) else ledger  # written by older versions
     claims = read_claims(ledger.get("claims"), problems)
     # Files of older versions do not record from which numbers the claims were judged.
     if isinstance(judged_from := ledger.get("judged_from"), dict):
@@ -179,7 +179,7 @@ def read_content(root: Path) -> Content:
     keys |= {claim["id"].split("/")[0] for claim in claims}
     papers = _texts_by_key(ledger.get("papers"), ("title", "authors", "year"))
     skipped = _read_json(root / SKIPPED, problems, root)
-    if isinstance(skipped, list):  # of older versions
+    if isinstance(skipped, list):  # written by older versions
         rows = (_texts(row, ("what", "why")) for row in skipped if isinstance(row, dict))
         skipped = {row["what"]: row["why"] for row in rows}
     return Content(
@@ -273,7 +273,7 @@ def _read_experiment(folder: Path, root: Path, problems: list[str]) -> Experimen
     """Return the experiment in a folder, or None if the folder has neither numbers nor figures."""
     try:
         names = list(list_folder(folder, root=root))
-    except OSError:  # the search for runs reports this folder
+    except OSError:  # `find_runs` reports this folder
         return None
     numbers = read_numbers(root, [folder.name]).get(folder.name, {})
     damage = str(numbers.get(UNREADABLE, ""))

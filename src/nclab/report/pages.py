@@ -67,7 +67,7 @@ class Pages:
 
     def _index(self) -> str:
         content = self.content
-        theirs, ours = _by_author(content.claims)
+        statements, findings = _by_author(content.claims)
         papers = [
             {
                 **paper,
@@ -95,13 +95,13 @@ class Pages:
             figure_count=len(self._figures()),
             ill=sum(bool(row["health"]) for row in self.table["runs"]),
             claims=content.claims,
-            theirs=len(theirs),
-            ours=len(ours),
+            theirs=len(statements),
+            ours=len(findings),
             tallies=[
                 {"title": title, "whose": whose, "tally": _tally(claims)}
                 for title, whose, claims in (
-                    ("Statements of papers", "papers", theirs),
-                    ("Our findings", "ours", ours),
+                    ("Statements of papers", "papers", statements),
+                    ("Our findings", "ours", findings),
                 )
                 if claims
             ],
@@ -257,8 +257,8 @@ class Pages:
 
         It is the run with the longest animation.
         """
-        able = [slug for slug, run in self.runs.items() if run.geometry.count > 1]
-        slug = max(able, key=lambda slug: self.runs[slug].geometry.count, default=None)
+        animated = [slug for slug, run in self.runs.items() if run.geometry.count > 1]
+        slug = max(animated, key=lambda slug: self.runs[slug].geometry.count, default=None)
         return {"hero": slug, "hero_name": self.runs[slug].name if slug else ""}
 
     def _gallery(self) -> list[dict[str, str]]:
@@ -304,15 +304,15 @@ def _by_author(
     claims: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
     """Split claims into statements of papers and our own findings."""
-    theirs = [claim for claim in claims if not claim["ours"]]
-    return theirs, [claim for claim in claims if claim["ours"]]
+    statements = [claim for claim in claims if not claim["ours"]]
+    return statements, [claim for claim in claims if claim["ours"]]
 
 
 def _counts(claims: Sequence[Mapping[str, Any]]) -> str:
     """Return the number of statements of papers and of our own findings as text."""
-    theirs, ours = _by_author(claims)
-    counts = [counted(len(theirs), "statement")] if theirs or not ours else []
-    counts += [f"{counted(len(ours), 'finding')} of our own"] if ours else []
+    statements, findings = _by_author(claims)
+    counts = [counted(len(statements), "statement")] if statements or not findings else []
+    counts += [f"{counted(len(findings), 'finding')} of our own"] if findings else []
     return " · ".join(counts)
 
 
@@ -390,16 +390,16 @@ def typeset(text: str) -> str:
     'it costs 5$'
     """
     parts = re.split(r"\$([^$\n]+)\$", text)
-    made = []
+    pieces = []
     for index, part in enumerate(parts):
         if index % 2 == 0:
-            made.append(html.escape(part))
+            pieces.append(html.escape(part))
             continue
         try:
-            made.append(as_mathml(part, block=False))
+            pieces.append(as_mathml(part, block=False))
         except NclabError:
-            made.append(html.escape(f"${part}$"))
-    return "".join(made)
+            pieces.append(html.escape(f"${part}$"))
+    return "".join(pieces)
 
 
 def as_mathml(formula: str, *, block: bool) -> str:
@@ -413,13 +413,13 @@ def as_mathml(formula: str, *, block: bool) -> str:
     known = re.sub(r"(\\[Bb]igg?[lr])\\\|", r"\1‖", formula)
     known = known.replace(r"\arg", r"\operatorname{arg}")
     try:
-        made = str(convert(known.strip(), display="block" if block else "inline"))
+        mathml = str(convert(known.strip(), display="block" if block else "inline"))
     except Exception as error:
         raise NclabError(f"Expected TeX that can be typeset, got {formula!r}.") from error
-    if "\\" in made:
-        unknown = ", ".join(re.findall(r"\\\w*", made))
+    if "\\" in mathml:
+        unknown = ", ".join(re.findall(r"\\\w*", mathml))
         raise NclabError(f"Expected TeX that can be typeset, got {unknown} in {formula!r}.")
-    return made
+    return mathml
 
 
 @functools.cache

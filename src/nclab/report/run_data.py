@@ -83,7 +83,7 @@ def run_data(run: RunFollower, *, slug: str, limits: PageLimits | None = None) -
         "slug": slug,
         **summary(run),
         "layers": run.layers(),
-        "metrics": [  # without the meanings, which all pages share
+        "metrics": [  # the meanings are in a script that all pages share
             {key: metric[key] for key in ("name", "ideal") if metric[key] is not None}
             for metric in metrics
         ],
@@ -174,8 +174,8 @@ def _geometry(run: RunFollower, limits: PageLimits) -> list[dict[str, Any]]:
     named = {"names": names} if names else {}
     return [
         {"layer": layer, "fine": FINE, "frames": frames, **named}
-        for layer, all_ in by_layer.items()
-        if (frames := _frames([all_[n] for n in evenly(len(all_), most)], limits.samples))
+        for layer, records in by_layer.items()
+        if (frames := _frames([records[n] for n in evenly(len(records), most)], limits.samples))
     ]
 
 
@@ -190,8 +190,8 @@ def _frames(records: list[dict[str, Any]], samples: int) -> list[dict[str, Any]]
         vectors = {name: _fine(record.get(name) or []) for name in ("means", "weights", "etf")}
         vectors = {"points": _fine(points[::step]), **vectors}
         if None not in vectors.values():
-            about = {**_moment(record), "share": without_huge_numbers(record.get("share"))}
-            frames.append({**about, "labels": without_huge_numbers(labels[::step]), **vectors})
+            moment = {**_moment(record), "share": without_huge_numbers(record.get("share"))}
+            frames.append({**moment, "labels": without_huge_numbers(labels[::step]), **vectors})
     return frames
 
 
@@ -412,7 +412,7 @@ def last_values(run: RunFollower) -> dict[str, float | int | None]:
     """
     values: dict[str, float | None] = {}
     last = run.last_layers()
-    for key in sorted(run.names(), key=lambda key: not key[0]):  # layers before the whole
+    for key in sorted(run.names(), key=lambda key: not key[0]):  # layers before the whole network
         layer, metric = key
         data = layer.rpartition(" · ")[2] if " · " in layer else ""
         if layer in last or (not layer and metric not in values):
@@ -446,7 +446,7 @@ def curves(runs: Mapping[str, RunFollower]) -> dict[str, dict[str, Any]]:
             for (layer, metric), y in values.items():
                 if layer not in last or not any(value is not None for value in y):
                     continue
-                # The columns of axis values, each once, with their indices.
+                # `at` maps each list of x values to its index.
                 file = files.setdefault(metric, {"at": {}, "runs": {}})
                 indices = {
                     AXES[name]: file["at"].setdefault(column, len(file["at"]))

@@ -51,7 +51,7 @@ def serve(
         token = "" if is_loopback(address[0]) else secrets.token_urlsafe(24)
     query = f"?token={token}" if token else ""
     tell(f"Serving {root} at http://{shown}:{address[1]}/{query} - stop with Ctrl-C.")
-    # Pages that listen for events must be told when the server stops.
+    # Streams of events check `stopping` to end when the server stops.
     app = application(root, host=host, token=token, stopping=lambda: server.should_exit)
     config = uvicorn.Config(
         app,
@@ -64,7 +64,7 @@ def serve(
         ws="none",
     )
     server = uvicorn.Server(config)
-    # Responses that are cut off when the server stops are no errors.
+    # When the server stops, it ends open responses; do not log them as errors.
     logging.getLogger("uvicorn.error").addFilter(lambda _: not server.should_exit)
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])

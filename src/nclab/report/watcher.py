@@ -160,10 +160,10 @@ def _curves(run: RunFollower, selection: Selection) -> list[dict[str, Any]]:
         for key in _keys(run, metric, selection.layer):
             x, y = run.curve(key, selection.axis)
             if not x and selection.axis == "epoch":
-                x, y = run.curve(key, "step")  # the run does not count epochs
+                x, y = run.curve(key, "step")  # for runs that do not count epochs
             if x:
-                about = {"metric": metric, "layer": key[0]}
-                curves.append({**about, "x": round_values(x, 9), "y": round_values(y)})
+                labels = {"metric": metric, "layer": key[0]}
+                curves.append({**labels, "x": round_values(x, 9), "y": round_values(y)})
     return curves
 
 
