@@ -61,7 +61,7 @@ class Certificate(Printed):
     inter_upper: Bound
     """Upper bound on the inter-class cosine of every pair; its value is None without a proof."""
     inter_proof: MeanCosineProof | None = field(repr=False)
-    """Dual proof of `inter_upper`."""
+    """Proof of `inter_upper` by duality."""
     thesis_delta: float
     """Delta of the bounds of pan2023, the `thesis_…` bounds. These hold for a share 1 - 2 delta of
     the classes, so nclab takes half of the requested delta to obtain the share `fraction`."""
