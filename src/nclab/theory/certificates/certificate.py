@@ -253,7 +253,7 @@ def _class_sentences(certificate: Certificate, alignment: float) -> str:
     if (inter := _valid_value(certificate.inter_upper)) is not None:
         text += f". Features of any two classes have cosine at most {_up(inter)} on average."
     else:
-        text += ". Nothing is guaranteed for the cosines between all pairs of classes."
+        text += ". For the cosine between two classes, no bound holds for all pairs."
     inter = _valid_value(certificate.fraction_inter_upper)
     if certificate.fraction < 1 and inter is not None:
         text += (

@@ -36,7 +36,7 @@ SMALL = 1e-3
 
 @dataclass(frozen=True)
 class GraphGroups:
-    """All graphs with one vertex per class and a given number of edges, grouped by their degrees."""
+    """All graphs with a vertex per class and a given number of edges, grouped by their degrees."""
 
     edges: int
     least: FloatArray

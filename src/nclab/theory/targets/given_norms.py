@@ -146,7 +146,7 @@ LAST = 88
 """Number of penalty weights of a path; the last is 1e-11 times the critical weight."""
 MOST_GROUPS = 100
 """Largest number of different counts of a path; with so many, one optimum takes half a second."""
-KEPT = 16
+CACHED_PATHS = 16
 """Number of paths, each for other counts, that stay in the cache."""
 
 
@@ -273,7 +273,7 @@ def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:
     return first, lift, second / torch.outer(metric, metric).sqrt(), lift / metric
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED_PATHS)
 def target_path(counts: tuple[float, ...], biased: bool) -> TargetPath:
     """Return the path of these counts, from a cache if possible."""
     return TargetPath(counts, biased)
