@@ -65,8 +65,8 @@ def find_classifier(
     """Return the last linear map whose result is the model's output; None for features only.
 
     If the model returns several outputs, nclab takes the first output that a linear map returned,
-    unless another linear map reads that output; a remark names the other outputs. The first kind of
-    these that exists is the classifier:
+    unless another linear map reads that output; a remark names the other outputs. The classifier is
+    the first of these that exists:
 
     - `nn.Linear` or a module that computes the same,
     - a module of another linear form (`nclab.features.linear_maps`),
