@@ -380,7 +380,7 @@ def claim_folder(folder: str | os.PathLike[str]) -> Path:
                     return path
             else:
                 return candidate
-    raise RecordError(f"Expected fewer than {_MAX_FOLDERS} runs like {path}. Use another folder.")
+    raise RecordError(f"Expected fewer than {_MAX_FOLDERS} folders {path}-*. Use another folder.")
 
 
 def _candidates(path: Path) -> Iterator[Path]:
