@@ -158,8 +158,8 @@ class Claim:
 
     @property
     def quote(self) -> str:
-        """Quotation that identifies an unnumbered statement; empty if a number identifies it."""
-        return self.source.partition(" “")[2].removesuffix("”")
+        """Short quotation from the paper; the statement itself for a finding of this project."""
+        return self.text if self.ours else self.source.partition(" “")[2].removesuffix("”")
 
     @property
     def empirical(self) -> bool:

@@ -122,7 +122,7 @@ def median_interval(
 
     >>> low, high = median_interval([3, 1, 2, 5, 4, 6])
     >>> round(float(low), 3), round(float(high), 3)
-    (1.161, 5.839)
+    (1.357, 5.643)
     """
     from scipy.stats import binom
 
@@ -153,16 +153,12 @@ def share_interval(happened: int, trials: int, tail: float = TAIL) -> tuple[floa
 
 
 def decide(
-    low: float, high: float, margin: float, *, above: float | None = None, below: float | None
+    low: float, high: float, margin: float, *, above: float | None, below: float | None
 ) -> Verdict:
     """Return the verdict of an interval relative to the claimed range and its margin.
 
-    >>> [decide(low, low + 0.2, 0.1, above=0, below=None).value for low in (0.2, -0.4, 0.0)]
-    ['reproduced', 'contradicted', 'undecided']
-    >>> decide(-0.05, 0.05, 0.1, above=0, below=None).value
-    'no effect'
-    >>> decide(-0.4, -0.2, 0.1, below=0).value, decide(-0.4, -0.2, 0.0, above=-1, below=0).value
-    ('reproduced', 'reproduced')
+    >>> [decide(low, low + 0.2, 0.1, above=0, below=None).value for low in (0.2, -0.4, 0.0, -0.1)]
+    ['reproduced', 'contradicted', 'undecided', 'no effect']
     """
     if above is not None and below is not None:  # the edges themselves are the margins
         inside, outside = above < low and high < below, high < above or low > below
@@ -199,11 +195,10 @@ def judge_effects(
         one_is_enough: one reproduced part reproduces the claim, and all must be contradicted to
             contradict it; the corrections are exchanged.
 
-    >>> step = Part("1e-4 to 1e-3", {seed: 0.3 + 0.01 * seed for seed in range(8)})
-    >>> finding = judge_effects([step], margin=0.01)
-    >>> finding.verdict.value, finding.evidence
-    ('reproduced', '1e-4 to 1e-3: 0.335 (95 % interval 0.3094 to 0.3606, needed: above 0.01, 8 seeds)')
-    """  # noqa: E501
+    >>> step = Part("step", {seed: 0.3 + 0.01 * seed for seed in range(8)})
+    >>> judge_effects([step], margin=0.01).evidence
+    'step: 0.335 (95 % interval 0.3094 to 0.3606, needed: above 0.01, 8 seeds)'
+    """
     parts = list(parts)
     measured = [part for part in parts if part[1]]
     missing = [part.name for part in parts if not part[1]]
