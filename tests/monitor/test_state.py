@@ -9,7 +9,7 @@ import torch
 
 import nclab
 from nclab.errors import NclabError
-from nclab.monitor.alarms import CollapseReached
+from nclab.monitor.event import CollapseReached
 from tests.monitor.loops import batches, network
 
 

@@ -10,12 +10,10 @@ import pytest
 
 from nclab.errors import RecordError
 from nclab.records import open_run
-from nclab.report.columns import Frames
-from nclab.report.compare import last_values, table
 from nclab.report.content import Content, compact_json
 from nclab.report.pages import Pages
-from nclab.report.run_data import run_data
-from nclab.report.run_follower import RunFollower
+from nclab.report.run_data import last_values, run_data, table
+from nclab.report.run_follower import Frames, RunFollower
 from tests.report.damage import damaged
 
 LAYER = {

@@ -1,31 +1,20 @@
-"""Verdicts on empirical claims: effects over seeds, their intervals, and margins.
+"""Verdicts on empirical claims, from the effects of their parts, settings and readings.
 
 An empirical claim is a list of parts. A part is a quantity in the units of the paper's figure with
 one value per seed, and the range in which the claim says it lies. A seed fixes data, initial
 weights and batch order for all arms of a comparison, so differences are paired.
-
-The estimate of a part is the median over seeds. Its interval comes from the sorted values alone, so
-skewed values do not make it too narrow (`docs/design/judgements.md` has the simulation).
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from statistics import NormalDist, median, stdev
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from dataclasses import replace
+from statistics import NormalDist, stdev
+from typing import Any
 
 from nclab.claims.claim import DECIDED, Finding, Verdict
-from nclab.text import counted, number
+from nclab.claims.effects import TAIL, Effect, Part, Share, effect_of
+from nclab.text import counted
 
-TAIL = 0.025
-"""Probability that the truth lies beyond one end of a 95 % interval."""
-FEWEST_SEEDS = 6
-"""Fewest seeds of a decision: the smallest number whose values have a 95 % interval."""
-HALF = 0.5
-"""Share of the seeds above which an event counts as happening."""
 MOST_SETTINGS = 0.9
 """Share of the settings that must be decided, and agree, for a verdict on all settings."""
 POWER = 0.8
@@ -39,141 +28,6 @@ WEAKEST_FIRST = (
     Verdict.REPRODUCED,
 )
 """Verdicts of effects from the weakest to the strongest."""
-
-
-class Part(NamedTuple):
-    """A quantity that a claim says lies above a value, below a value, or between two values."""
-
-    name: str
-    """Quantity and setting, such as a step of weight decay or a layer."""
-    values: Mapping[int, float]
-    """Value by seed; empty if the quantity was never measured."""
-    above: float | None = None
-    """Value that the quantity exceeds according to the claim."""
-    below: float | None = None
-    """Value that the quantity stays below according to the claim."""
-    margin: float | None = None
-    """Margin of this part; by default that of the claim."""
-    step: float = 0.0
-    """Resolution of the values, such as 1 for layers; half of it widens the interval."""
-    unit: str = ""
-    """Unit of the values; "%" prints shares in per cent."""
-
-
-class Share(NamedTuple):
-    """An event that a claim says happens in more than half of all seeds."""
-
-    name: str
-    happened: Mapping[int, bool]
-    """Whether the event happened, by seed; empty if it was never observed."""
-
-
-@dataclass(frozen=True)
-class Effect:
-    """An estimate over seeds, its interval, the claimed range, and the resulting verdict."""
-
-    name: str
-    estimate: float
-    low: float | None
-    """Lower end of the interval; None with fewer than six seeds."""
-    high: float | None
-    above: float | None
-    """Value that the quantity exceeds according to the claim, if any."""
-    below: float | None
-    """Value that the quantity stays below according to the claim, if any."""
-    margin: float
-    seeds: int
-    verdict: Verdict
-    unit: str = ""
-    values: tuple[float, ...] = ()
-    """Values of the seeds; not part of the written numbers."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; the name has the key `what`, and absent entries are left out.
-
-        `beyond` has the estimate and the ends of the interval relative to the edge of the claimed
-        range, positive where the claim is right.
-        """
-        fields = asdict(self)
-        del fields["values"]
-        plain = {"what": fields.pop("name"), **fields, "verdict": self.verdict.value}
-        absent = [key for key in ("above", "below", "unit") if plain[key] in (None, "")]
-        plain = {key: value for key, value in plain.items() if key not in absent}
-        ends = [None if end is None else self.beyond(end) for end in (self.low, self.high)]
-        ordered = ends if None in ends else sorted(ends)  # type: ignore[type-var]
-        return {**plain, "beyond": [self.beyond(self.estimate), *ordered]}
-
-    def beyond(self, value: float) -> float:
-        """Return how far a value lies inside the claimed range, from the edge near the estimate."""
-        if self.below is None or (
-            self.above is not None and self.estimate - self.above <= self.below - self.estimate
-        ):
-            return value - (self.above or 0.0)
-        return self.below - value
-
-
-def median_interval(
-    values: ArrayLike, tail: float = TAIL
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return the interval of the median over the last axis; None with too few values.
-
-    The ends interpolate between the order statistics whose exact errors enclose `tail`
-    (Hettmansperger and Sheather, 1986). Six values are needed for a 95 % interval.
-
-    >>> low, high = median_interval([3, 1, 2, 5, 4, 6])
-    >>> round(float(low), 3), round(float(high), 3)
-    (1.357, 5.643)
-    """
-    from scipy.stats import binom
-
-    y = np.sort(np.asarray(values, dtype=np.float64), axis=-1)
-    n = y.shape[-1]
-    if n < 2 or 0.5**n > tail:
-        return None
-    outer = max(k for k in range(1, n // 2 + 1) if binom.cdf(k - 1, n, 0.5) <= tail)
-    error, next_error = binom.cdf([outer - 1, outer], n, 0.5)
-    share = (tail - error) / (next_error - error)
-    inwards = (n - outer) * share / (outer + (n - 2 * outer) * share)
-    low = y[..., outer - 1] + inwards * (y[..., outer] - y[..., outer - 1])
-    high = y[..., n - outer] - inwards * (y[..., n - outer] - y[..., n - outer - 1])
-    return low, high
-
-
-def share_interval(happened: int, trials: int, tail: float = TAIL) -> tuple[float, float]:
-    """Return Clopper and Pearson's exact interval of a share.
-
-    >>> [round(end, 3) for end in share_interval(8, 8)]
-    [0.631, 1.0]
-    """
-    from scipy.stats import beta
-
-    low = float(beta.ppf(tail, happened, trials - happened + 1)) if happened else 0.0
-    high = float(beta.ppf(1 - tail, happened + 1, trials - happened)) if happened < trials else 1.0
-    return low, high
-
-
-def decide(
-    low: float, high: float, margin: float, *, above: float | None, below: float | None
-) -> Verdict:
-    """Return the verdict of an interval relative to the claimed range and its margin.
-
-    >>> [decide(low, low + 0.2, 0.1, above=0, below=None).value for low in (0.2, -0.4, 0.0, -0.1)]
-    ['reproduced', 'contradicted', 'undecided', 'no effect']
-    """
-    if above is not None and below is not None:  # the edges themselves are the margins
-        inside, outside = above < low and high < below, high < above or low > below
-        no_effect = False
-    else:
-        if below is not None:
-            low, high, above = -high, -low, -below
-        edge = above or 0.0
-        inside, outside = low > edge + margin, high < edge - margin
-        no_effect = low >= edge - margin and high <= edge + margin
-    if inside:
-        return Verdict.REPRODUCED
-    if outside:
-        return Verdict.CONTRADICTED
-    return Verdict.NO_EFFECT if no_effect else Verdict.UNDECIDED
 
 
 def judge_effects(
@@ -194,19 +48,15 @@ def judge_effects(
             and `{seeds}` are replaced by those of the weakest part.
         one_is_enough: one reproduced part reproduces the claim, and all must be contradicted to
             contradict it; the corrections are exchanged.
-
-    >>> step = Part("step", {seed: 0.3 + 0.01 * seed for seed in range(8)})
-    >>> judge_effects([step], margin=0.01).evidence
-    'step: 0.335 (95 % interval 0.3094 to 0.3606, needed: above 0.01, 8 seeds)'
     """
     parts = list(parts)
     measured = [part for part in parts if part[1]]
     missing = [part.name for part in parts if not part[1]]
-    effects = [_effect(part, margin, len(measured), one_is_enough) for part in measured]
+    effects = _corrected(measured, margin, one_is_enough)
     if not effects:
         return Finding(Verdict.OPEN, "nothing to compare: no converged runs", {"effects": []})
     worst = weakest_effect(effects, strongest=one_is_enough)
-    verdict, evidence = worst.verdict, describe_effect(worst)
+    verdict, evidence = worst.verdict, worst.describe()
     if len(parts) > 1:
         reproduced = sum(effect.verdict is Verdict.REPRODUCED for effect in effects)
         which = "strongest" if one_is_enough else "weakest"
@@ -258,7 +108,7 @@ def judge_settings(settings: Mapping[str, Finding], answer: str = "") -> Finding
             for name, finding in settings.items()
             for effect in finding.numbers["effects"]
         ],
-        **{key: None for key in ("estimate", "interval", "margin", "seeds")},
+        **dict.fromkeys(("estimate", "interval", "margin", "seeds")),
         **(_headline(shown) if shown else {}),
         "choices": {name: verdict.value for name, verdict in verdicts.items()},
         "split": split,
@@ -316,31 +166,28 @@ def with_readings(primary: Finding, readings: Mapping[str, Finding]) -> Finding:
 
 def further_seeds(effects: Sequence[Effect], one_is_enough: bool = False) -> int:
     """Return how many more seeds would probably decide a claim; 0 if no effect is undecided."""
-    undecided = [effect for effect in effects if effect.verdict is Verdict.UNDECIDED]
-    needed = [(effect, seeds_needed(effect, len(effects)) - effect.seeds) for effect in undecided]
-    sufficient = [
-        more for effect, more in needed if (effect.beyond(effect.estimate) > 0) is one_is_enough
-    ]
-    if sufficient:  # deciding one of these parts decides the claim
-        return max(min(sufficient), 1)
-    return max((max(more, 1) for _, more in needed), default=0)
+    deciding = [(effect.beyond(effect.estimate) > 0) is one_is_enough for effect in effects]
+    corrected_for = len(effects) - sum(deciding) + 1
+    sufficient, needed = [], []
+    for effect, is_enough in zip(effects, deciding, strict=True):
+        if effect.verdict is Verdict.UNDECIDED:
+            seeds = seeds_needed(effect, TAIL / corrected_for if is_enough else TAIL)
+            (sufficient if is_enough else needed).append(max(seeds - effect.seeds, 1))
+    return min(sufficient) if sufficient else max(needed, default=0)
 
 
-def seeds_needed(effect: Effect, parts: int = 1) -> int:
+def seeds_needed(effect: Effect, tail: float = TAIL) -> int:
     """Return the number of seeds that would probably decide an effect of this size and spread.
 
     The median of n values has a standard error of about 1.25 standard deviations over the root
     of n.
     """
-    tail = TAIL if effect.beyond(effect.estimate) > 0 else TAIL / parts
     fewest = math.ceil(-math.log2(tail))
-    edges = [
-        edge + sign * (effect.margin if effect.above is None or effect.below is None else 0.0)
-        for edge in (effect.above, effect.below)
-        if edge is not None
-        for sign in (-1, 1)
-    ]
-    distance = min(abs(effect.estimate - edge) for edge in edges)
+    margin = effect.margin if effect.above is None or effect.below is None else 0.0
+    edges = [edge for edge in (effect.above, effect.below) if edge is not None]
+    distance = min(
+        abs(effect.estimate - edge + sign * margin) for edge in edges for sign in (-1, 1)
+    )
     if len(effect.values) < 2 or not (spread := stdev(effect.values)):
         return fewest
     if not distance:
@@ -355,51 +202,30 @@ def weakest_effect(effects: Iterable[Effect], *, strongest: bool = False) -> Eff
     return pick(effects, key=lambda e: (WEAKEST_FIRST.index(e.verdict), e.beyond(e.estimate)))
 
 
-def describe_effect(effect: Effect) -> str:
-    """Return an effect as a clause with estimate, interval, claimed range and seeds."""
-    what = f"{effect.name}: {_in_unit(effect, effect.estimate)}"
-    seeds = counted(effect.seeds, "seed")
-    return f"{what} ({_interval(effect)}, needed: {_needed(effect)}, {seeds})"
+def _corrected(parts: Sequence[Part | Share], margin: float, one_is_enough: bool) -> list[Effect]:
+    """Return the effects of measured parts, corrected by the rule of Hochberg (1988).
 
+    If j of k parts have a verdict of which one is enough to decide the claim, their intervals are
+    corrected for k - j + 1 parts. A part without such a verdict has a plain interval.
+    """
 
-def _effect(part: Part | Share, margin: float, parts: int, one_is_enough: bool) -> Effect:
-    """Return the effect of a measured part; see `judge_effects` for the corrections."""
-    values = tuple(float(value) for value in part[1].values())
-    if not all(map(math.isfinite, values)):
-        raise ValueError(f"Expected finite values of every seed for {part.name}, got {values}.")
-    happened = isinstance(part, Share)
-    if isinstance(part, Share):
-        part = Part(part.name, dict(enumerate(values)), above=HALF, margin=0.0)
-    above = 0.0 if part.above is None and part.below is None else part.above
-    margin = margin if part.margin is None else part.margin
+    def decides(effect: Effect) -> bool:
+        reproduced = effect.verdict is Verdict.REPRODUCED
+        return effect.verdict in DECIDED and reproduced is one_is_enough
 
-    def interval(tail: float) -> tuple[float, float] | None:
-        if len(values) < FEWEST_SEEDS:
-            return None
-        if happened:
-            return share_interval(round(sum(values)), len(values), tail)
-        ends = median_interval(values, tail)
-        return ends and (float(ends[0]) - part.step / 2, float(ends[1]) + part.step / 2)
-
-    ends, verdict = interval(TAIL), Verdict.UNDECIDED
-    if ends:
-        verdict = decide(*ends, margin, above=above, below=part.below)
-        if (verdict is Verdict.REPRODUCED) is one_is_enough:  # one such part decides the claim
-            corrected, verdict = interval(TAIL / parts), Verdict.UNDECIDED
-            if corrected:  # otherwise there are too few seeds
-                ends, verdict = corrected, decide(*corrected, margin, above=above, below=part.below)
-    return Effect(
-        part.name,
-        math.fsum(values) / len(values) if happened else median(values),
-        *(ends or (None, None)),
-        above,
-        part.below,
-        margin,
-        len(values),
-        verdict,
-        "seeds" if happened else part.unit,
-        values,
-    )
+    plain = strict = [effect_of(part, margin) for part in parts]
+    for corrected_for in range(2, len(parts) + 1):
+        if sum(map(decides, strict)) > len(parts) - corrected_for + 1:
+            break
+        strict = [effect_of(part, margin, TAIL / corrected_for) for part in parts]
+    return [
+        effect
+        if not decides(effect)
+        else corrected
+        if corrected.low is not None
+        else replace(effect, verdict=Verdict.UNDECIDED)  # too few seeds for the correction
+        for effect, corrected in zip(plain, strict, strict=True)
+    ]
 
 
 def _headline(findings: Sequence[Finding]) -> dict[str, Any]:
@@ -412,47 +238,17 @@ def _headline(findings: Sequence[Finding]) -> dict[str, Any]:
 
 def _answer(effect: Effect, template: str) -> str:
     """Return the sentence of a claim with the numbers of an effect."""
+    if not template:
+        happened = effect.unit == "seeds"
+        template = "{what} in {estimate}" if happened else "the {what} is {estimate}"
+        template += " ({interval}); the claim needs {needed}."
     return template.format(
         what=effect.name,
-        estimate=_in_unit(effect, effect.estimate),
-        interval=_interval(effect),
-        needed=_needed(effect),
+        estimate=effect.in_unit(effect.estimate),
+        interval=effect.interval,
+        needed=effect.needed,
         seeds=counted(effect.seeds, "seed"),
     )
-
-
-def _in_unit(effect: Effect, value: float) -> str:
-    """Return a value of an effect in its unit: a count of seeds, a percentage or a number."""
-    if effect.unit == "seeds":
-        return f"{round(effect.seeds * value)} of {counted(effect.seeds, 'seed')}"
-    if effect.unit == "%":
-        return f"{100 * value:.0f} %"
-    return f"{number(value)} {effect.unit}".rstrip()
-
-
-def _interval(effect: Effect) -> str:
-    """Return the interval of an effect in words; with too few seeds, the range of the values."""
-    share = effect.unit in ("%", "seeds")
-    low, high = effect.low, effect.high
-    few = low is None or high is None
-    if low is None or high is None:
-        low, high = min(effect.values), max(effect.values)
-    ends = (f"{100 * end:.0f} %" if share else number(end) for end in (low, high))
-    name = f"fewer than {FEWEST_SEEDS} seeds, values" if few else "95 % interval"
-    return f"{name} {' to '.join(ends)}"
-
-
-def _needed(effect: Effect) -> str:
-    """Return the claimed range of an effect in words."""
-
-    def edge(value: float) -> str:
-        return f"{100 * value:.0f} %" if effect.unit in ("%", "seeds") else number(value)
-
-    if effect.above is not None and effect.below is not None:
-        return f"{edge(effect.above)} to {edge(effect.below)}"
-    if effect.below is not None:
-        return f"below {edge(effect.below - effect.margin)}"
-    return f"above {edge((effect.above or 0.0) + effect.margin)}"
 
 
 def _describe_more(more: int) -> str:

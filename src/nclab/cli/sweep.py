@@ -105,13 +105,12 @@ def command(
     axes = Axes(config, {"data": sources, **configs["sweep"].axes()})
     _check_options_are_read(axes, configs["sweep"])
     planned = plan_sweep(axes, out)
-    if plan and as_json:
-        print_json(planned.to_dict())
-    elif not as_json:
-        typer.echo(str(planned))
     if plan:
+        print_json(planned.to_dict()) if as_json else typer.echo(str(planned))
         return
-    with open_engine(engine, address) as opened:
+    with open_engine(engine, address) as opened:  # before the plan is printed, because it may fail
+        if not as_json:
+            typer.echo(str(planned))
         rows = train_plan(planned, workers=workers, device=device, engine=opened)
     tables = write_results(out, threshold=config.converged)
     if as_json:

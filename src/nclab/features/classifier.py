@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import ModelError
+from nclab.features.batches import Outputs
 from nclab.features.head_output import (
     Classifier,
     LogitSource,
@@ -16,10 +17,9 @@ from nclab.features.head_output import (
     locate_given_head,
     source_reader,
 )
-from nclab.features.layers import FoundLayer, input_layer
 from nclab.features.linear_maps import LinearCall, certain_linear_call, infer_linear_call
 from nclab.features.pooling import as_column, views
-from nclab.features.recorder import Call, Identity, Outputs, Point
+from nclab.features.recorder import Call, FoundLayer, Identity, Point, input_layer
 
 AUTO = "auto"
 """Value of the option `classifier` that makes nclab find the classifier."""

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import ModelError
-from nclab.features.layers import FoundLayer, input_layer, output_layer
 from nclab.features.linear_maps import (
     Fit,
     LinearCall,
@@ -34,7 +33,7 @@ from nclab.features.pooling import (
     select_positions,
     views,
 )
-from nclab.features.recorder import Call, Identity, Point
+from nclab.features.recorder import Call, FoundLayer, Identity, Point, input_layer, output_layer
 
 
 class Classifier(NamedTuple):

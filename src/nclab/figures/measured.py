@@ -45,7 +45,7 @@ HISTORY_METRICS = (
 )
 """Metrics of a history by default: the first of each group that was measured."""
 STYLES: tuple[Style, ...] = ("solid", "dashed", "dotted")
-"""Line styles of the first, second and third split."""
+"""Line styles of the splits; further splits repeat them in other colours."""
 MOST_CLASSES = 2000
 """Largest number of classes that are drawn one by one if groups of classes are drawn too."""
 SMALLEST_LOSS_RATIO = 1e-3
@@ -177,14 +177,15 @@ def _layer_lines(
 ) -> tuple[Series, ...]:
     """Return a line for each split and metric, with a band where the metric has intervals."""
     lines = []
-    for part, style in zip(parts, STYLES, strict=False):
-        for colour, key in enumerate(keys, start=first_colour):
+    for number, part in enumerate(parts):
+        more, style = divmod(number, len(STYLES))  # further splits get further colours
+        for colour, key in enumerate(keys, start=first_colour + more * len(keys)):
             values = [row.get(key) for row in part]
             values = positive(values) if logarithmic else values
             if all(value is None for value in values):
                 continue
             x, label = list(range(1, len(part) + 1)), f"{key}{_split(part[0])}"
-            line = Series(label, x, values, colour=colour, style=style, marker="filled")
+            line = Series(label, x, values, colour=colour, style=STYLES[style], marker="filled")
             intervals = [(row.get("intervals") or {}).get(key) for row in part]
             if any(intervals):
                 ends = [ends or (y, y) for ends, y in zip(intervals, values, strict=True)]
@@ -231,7 +232,7 @@ def _history_curves(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Seri
     splits = list(dict.fromkeys(row.get("split") for row in rows))
     curves = []
     for colour, layer in enumerate(layers):
-        for split, style in zip(splits, STYLES, strict=False):
+        for number, split in enumerate(splits):
             measured = [
                 row
                 for row in rows
@@ -244,7 +245,9 @@ def _history_curves(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Seri
             label = ", ".join(filter(None, words)) if len(layers) * len(splits) > 1 else ""
             x, y = [row["epoch"] for row in measured], finite(row[metric] for row in measured)
             marker: Marker = "filled" if len(measured) < 30 else "none"
-            curves.append(Series(label, x, y, colour=colour, style=style, marker=marker))
+            more, style = divmod(number, len(STYLES))  # further splits get further colours
+            shade = colour + more * len(layers)
+            curves.append(Series(label, x, y, colour=shade, style=STYLES[style], marker=marker))
     return curves
 
 

@@ -20,7 +20,8 @@ from nclab.measurement.results import PAIRS_SHOWN, ClassPair
 from nclab.metrics.cosine import intra_cosine, max_inter_pair
 from nclab.metrics.cross_entropy import class_loss
 from nclab.metrics.nc1_variability import DOUBTFUL
-from nclab.metrics.pairs import (
+from nclab.metrics.view import (
+    View,
     centred_rows,
     mean_norms,
     mean_pairs,
@@ -28,11 +29,10 @@ from nclab.metrics.pairs import (
     simplex_cosine,
     weight_norm,
 )
-from nclab.metrics.view import View
 from nclab.statistics import ClassMoments, SecondPass
 from nclab.statistics.blocks import VANISHES, norm, row_norms
+from nclab.statistics.moments import unit_error
 from nclab.statistics.second_pass import ReferencePass
-from nclab.statistics.sums import unit_error
 from nclab.text import number
 
 FloatArray = NDArray[np.float64]
@@ -383,7 +383,7 @@ def rounding_warnings(view: View, values: Values) -> list[str]:
         error = 2 * unit_error(view.moments) * view.moments.size
         errors.append(RoundingError(("nc1_within_variation",), _ratio(error, reach), CLOSE_MEANS))
     warnings = [warning for warning in (error.warning(values) for error in errors) if warning]
-    return [*warnings, *_spread_underflow(view.moments), *_logit_underflow(view)]
+    return [*warnings, *_spread_underflow(view.moments, values), *_logit_underflow(view, values)]
 
 
 def reference_rounding_warnings(
@@ -395,7 +395,8 @@ def reference_rounding_warnings(
     error = 4 * unit_error(moments) * size
     cause = "the differences of the reference's class means are so small compared with the features"
     warning = RoundingError(HELD_OUT, _ratio(error, spread), cause).warning(values)
-    underflow = _feature_underflow(size, (*HELD_OUT, "reference_spread_ratio"))
+    affected = _of_measurement((*HELD_OUT, "reference_spread_ratio"), values)
+    underflow = _feature_underflow(size, affected)
     return [*([warning] if warning else []), *underflow]
 
 
@@ -446,9 +447,9 @@ def _ratio(error: float, size: float) -> float:
     return error / size if 0 < size < math.inf else 0.0
 
 
-def _spread_underflow(moments: ClassMoments) -> list[str]:
+def _spread_underflow(moments: ClassMoments, values: Values) -> list[str]:
     """Warn if squares underflow: of all features, or of classes far smaller than the others."""
-    affected = (*SQUARES, "nc1_within_variation")
+    affected = _of_measurement((*SQUARES, "nc1_within_variation"), values)
     if 0 < moments.size < TINY or not float(moments.variances.sum()) < TINY**2:
         return _feature_underflow(moments.size, affected)
     sizes = moments.mean_square_norms.sqrt()
@@ -456,19 +457,23 @@ def _spread_underflow(moments: ClassMoments) -> list[str]:
     if not lost.any():
         return []
     return [
-        f"{', '.join(affected)}: squares of features below {TINY:g} underflow in "
+        f"{affected}: squares of features below {TINY:g} underflow in "
         f"{int(lost.sum())} classes. Rescale the features."
     ]
 
 
-def _feature_underflow(size: float, affected: tuple[str, ...]) -> list[str]:
+def _of_measurement(metrics: Sequence[str], values: Values) -> str:
+    """Return the names of those metrics that the measurement has, with or without a value."""
+    return ", ".join(name for name in metrics if name in values)
+
+
+def _feature_underflow(size: float, affected: str) -> list[str]:
     if not 0 < size < TINY:
         return []
-    names = ", ".join(affected)
-    return [f"{names}: squares of features of size {size:.1g} underflow. Rescale the features."]
+    return [f"{affected}: squares of features of size {size:.1g} underflow. Rescale the features."]
 
 
-def _logit_underflow(view: View) -> list[str]:
+def _logit_underflow(view: View, values: Values) -> list[str]:
     """Warn if all products of features and classifier underflow."""
     if view.weight is None or view.logits is None or view.moments.size == 0:
         return []
@@ -477,5 +482,5 @@ def _logit_underflow(view: View) -> list[str]:
         return []
     if not bool((view.logits.margins.abs() < VANISHES).all()):  # a bias decides
         return []
-    names = ", ".join(DECISIONS)
-    return [f"{names}: logits below {VANISHES:g} underflow. Rescale the classifier."]
+    affected = _of_measurement(DECISIONS, values)
+    return [f"{affected}: logits below {VANISHES:g} underflow. Rescale the classifier."]

@@ -132,6 +132,8 @@ class Extras(NamedTuple):
     rare: RareClasses | None = None
     class_names: tuple[str, ...] | None = None
     """Names of all classes, in the order of the class numbers."""
+    has_reference: bool = False
+    """Whether `with_reference` adds the metrics that compare the data with a reference."""
 
 
 NO_EXTRAS = Extras()
@@ -157,8 +159,8 @@ def gather(
         reasons: why each of "scatter", "second pass" and "weight" is missing.
         extras: metrics beyond those of every measurement; rare classes that are left out.
 
-    Costs half a C x C x d matrix product for each of: unit means (for many classes shared with the
-    next, see `BoundedClosestPairs`), centred means, weights, second pass.
+    Costs half a C x C x d matrix product for each of: unit means, centred means, weights and the
+    centred unit means of the second pass.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])
@@ -175,6 +177,8 @@ def gather(
         cautions.insert(0, line)
     cautions += _cautions(moments)
     values, notes = scalars(view, extras.metrics, reasons or {}, incomplete=bool(missing))
+    if extras.has_reference:  # `with_reference` computes their values
+        values |= dict.fromkeys(metric.name for metric in REFERENCE_METRICS)
     closest = tuple(
         ClassPair(int(classes[pair.row]), int(classes[pair.col]), pair.value)
         for pair in view(closest_inter)
@@ -210,7 +214,7 @@ def gather(
             None if used is None else used.correct[classes].double() / used.counts[classes]
         ),
         left_out=left_out,
-        residuals=None if used is None or not complete else used.residuals,
+        residuals=None if used is None or not complete else used.residual_sums,
         non_negative=bool((moments.unit_means >= 0).all()),
         sentences=summarise(view, values, closest, names),
     )

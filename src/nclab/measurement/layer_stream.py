@@ -129,9 +129,8 @@ class LayerStream:
         size, device = self.moments.num_classes, self.moments.device
         usual = min(MOST_CLASSES, self.moments.dim)
         most = MOST_ASKED if self.options.all_residuals else usual
-        residuals = False if size <= most else None
         return LogitStatistics(
-            size, ignore_index=self.ignore_index, device=device, residuals=residuals
+            size, ignore_index=self.ignore_index, device=device, residuals=size <= most
         )
 
     def update(
@@ -361,7 +360,10 @@ class LayerStream:
             second_pass=second_pass,
             layer=self.layer,
             reasons=reasons,
-            extras=Extras(self.options.extra_metrics, rare, self.options.class_names),
+            extras=Extras(
+                *(self.options.extra_metrics, rare, self.options.class_names),
+                has_reference=self._reference is not None,
+            ),
         )
         if self._jackknife is not None:
             collapse = self._jackknife.attach(collapse)

@@ -8,23 +8,23 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError, NclabError, NclabWarning
-from nclab.features.batches import Batch
+from nclab.features.batches import (
+    Batch,
+    LabelChoice,
+    ModelLoss,
+    Outputs,
+    check_label_choice,
+    first_tensor,
+    loss_mismatch,
+    padding_warning,
+    row_labels,
+)
 from nclab.features.classifier import (
     AUTO,
     ClassifierChoice,
     find_classifier,
 )
-from nclab.features.evaluation import reading_weights
 from nclab.features.head_output import Classifier
-from nclab.features.labels import (
-    LabelChoice,
-    ModelLoss,
-    check_label_choice,
-    loss_mismatch,
-    padding_warning,
-    row_labels,
-)
-from nclab.features.layers import FoundLayer, all_layers, named_points
 from nclab.features.pooling import (
     NoRows,
     Pool,
@@ -38,12 +38,14 @@ from nclab.features.pooling import (
 )
 from nclab.features.recorder import (
     Call,
-    Outputs,
+    FoundLayer,
     Point,
     Reader,
     Recorder,
-    first_tensor,
+    all_layers,
     is_weight_layer,
+    named_points,
+    reading_weights,
 )
 from nclab.measurement.options import Head
 from nclab.statistics.checks import check_sizes
@@ -393,7 +395,7 @@ class ModelLayers:
             return [layer for _, layer in sorted(named, key=lambda timed: timed[0])]
         if self.wanted == "last":
             return [last]
-        layers = all_layers(calls, self._weight_layers, batch)
+        layers = all_layers(calls, self._weight_layers, batch.tensors())
         # The classifier's input is always last, even if it is the input of the network.
         return [layer for layer in layers if layer.identity != last.identity] + [last]
 

@@ -21,8 +21,8 @@ from nclab.statistics.checks import (
     check_ignore_index,
     check_integer,
 )
+from nclab.statistics.moments import require_samples
 from nclab.statistics.second_pass import ReferencePass
-from nclab.statistics.sums import require_samples
 
 CACHE_BYTES = 2**30
 """Default memory for features that are kept for the second pass."""

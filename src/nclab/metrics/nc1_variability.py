@@ -6,8 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nclab.metrics.pairs import NormalisedVariance, PairTile, mean_norms, mean_pairs
-from nclab.metrics.view import remark
+from nclab.metrics.view import NormalisedVariance, PairTile, mean_norms, mean_pairs, remark
 from nclab.statistics import ClassMoments, SecondPass, blocks
 from nclab.statistics.blocks import norm, unit_rows
 

@@ -8,8 +8,7 @@ from torch import nn
 from nclab.errors import NclabError
 from nclab.measurement.collapse import Report
 from nclab.monitor.event import Event, chosen_metrics
-from nclab.monitor.monitor import Monitor
-from nclab.monitor.schedule import Schedule, as_schedule
+from nclab.monitor.monitor import Monitor, Schedule, as_schedule
 from nclab.records.schema import TRAIN
 
 Exact = str | Iterable[Any] | Mapping[str, Any] | Sequence[str] | None

@@ -24,9 +24,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nclab.files import read_regular
-from nclab.report.columns import AXES
 from nclab.report.content import compact_json, script
 from nclab.report.pages import Pages
+from nclab.report.run_follower import AXES
 from nclab.report.site import assets, data_files, plotly_script
 from nclab.report.watcher import Selection, Watcher
 

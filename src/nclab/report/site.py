@@ -16,11 +16,9 @@ from nclab.metrics.catalogue import TARGET_MEANINGS
 from nclab.progress import track
 from nclab.records import find_runs
 from nclab.records.run import holds_run
-from nclab.report.compare import curves, table
 from nclab.report.content import Content, check_folder, compact_json, safe_name, script
-from nclab.report.environment import formulas_of_metrics
-from nclab.report.pages import ASSETS, Pages
-from nclab.report.run_data import page_limits, run_data
+from nclab.report.pages import ASSETS, Pages, formulas_of_metrics
+from nclab.report.run_data import curves, page_limits, run_data, table
 from nclab.report.run_follower import RunFollower
 from nclab.report.watcher import Watcher
 

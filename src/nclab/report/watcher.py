@@ -10,11 +10,9 @@ from nclab.errors import RecordError
 from nclab.progress import track
 from nclab.records import find_runs
 from nclab.records.read import LeftOut
-from nclab.report.columns import Key
-from nclab.report.compare import describe_all, row_of, with_axes
 from nclab.report.content import Content, read_content, safe_name, stamp
-from nclab.report.run_data import round_values, run_data
-from nclab.report.run_follower import RunFollower
+from nclab.report.run_data import describe_all, round_values, row_of, run_data, with_axes
+from nclab.report.run_follower import Key, RunFollower
 
 REFRESH_SECONDS = 0.4
 """Shortest time between two reads of the journals."""

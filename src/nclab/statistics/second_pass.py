@@ -18,9 +18,8 @@ from nclab.statistics.blocks import (
     unit_rows,
 )
 from nclab.statistics.checks import as_features, as_labels
-from nclab.statistics.moments import ClassMoments
+from nclab.statistics.moments import ROUNDING, ClassMoments
 from nclab.statistics.process_group import Group, ProcessGroup
-from nclab.statistics.sums import ROUNDING
 
 NEAR = 1e6
 """Multiple of the rounding error of the class means. A feature closer than this to the centre has

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from nclab.claims.claim import Claim, Finding, Kind, Numbers
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.paper import run_jobs
 from nclab.claims.pictures import mean_points, point_panel
 from nclab.claims.tables import Row, Table, mean_and_deviation

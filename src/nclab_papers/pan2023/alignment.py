@@ -70,7 +70,7 @@ SPLITS = [
 
 
 def _gap_error() -> float:
-    """Return the largest relative error of the code for (2.21) against a search."""
+    """Return the largest relative error of the code for (2.21), compared with a search."""
     pairs = []
     for case in CASES:
         best = g(case.product, case.classes)

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.paper import run_in_one_step, run_jobs
 from nclab.claims.tables import Column, Row, Table, group, list_rows, summarise
 from nclab.engine import LOCAL, Engine, Job
@@ -31,9 +32,9 @@ from nclab_papers.shared.small_classifier import NetworkConfig, train
 Array = NDArray[np.float64]
 
 TELLING = 3e-3
-"""Smallest weight decay at which certificates of trained networks are claimed to be strong."""
+"""Smallest weight decay at which a guaranteed cosine of 0.5 is claimed."""
 PERFECT = 0.99
-"""Smallest training accuracy of a network that counts, as in chapter 3."""
+"""Smallest training accuracy of a network that counts, as in chapter 3 of the thesis."""
 CURVE_COLUMNS = (
     Column("ε", "excess_loss", ""),
     Column("thesis intra ≥", "thesis_intra_lower", ""),
@@ -160,7 +161,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def _counts(row: Row) -> bool:
-    """Whether a network reached the training accuracy at which it counts."""
+    """Whether the training accuracy of a network is at least `PERFECT`."""
     return bool(row["accuracy"] >= PERFECT)
 
 
@@ -255,9 +256,10 @@ def worst_case(numbers: Numbers) -> Finding:
     if not slacks:
         return Finding(Verdict.OPEN, "no bound applies", {"compared": 0})
     evidence = (
-        f"{len(slacks)} worst cases satisfy their bounds, the closest by {number(min(slacks))}; "
-        f"the certified deviation is {number(min(ratios))} to {number(max(ratios))} times the "
-        "attained one"
+        f"{sum(slack >= -1e-9 for slack in slacks)} of {len(slacks)} worst cases that a search "
+        f"found satisfy their bounds, the closest by {number(min(slacks))}; the largest deviation "
+        f"that a bound allows is {number(min(ratios))} to {number(max(ratios))} times the largest "
+        "that was found"
     )
     known = {"compared": len(slacks), "smallest_slack": min(slacks), "loosest": max(ratios)}
     verdict = Verdict.HOLDS if min(slacks) >= -1e-9 else Verdict.REFUTED
@@ -274,16 +276,20 @@ def worst_case(numbers: Numbers) -> Finding:
     figure="guarantees",
 )
 def telling(numbers: Numbers) -> Finding:
-    """Judge the guaranteed average cosine of converged networks at every such weight decay."""
+    """Judge the guaranteed average cosine of networks that reach `PERFECT`, by weight decay."""
     parts = [
         Part(
-            f"weight decay {decay:g}, beyond 0.5",
-            {int(row["seed"]): row["mean_guaranteed"] - 0.5 for row in rows if _counts(row)},
+            f"guaranteed cosine at weight decay {decay:g}",
+            {int(row["seed"]): row["mean_guaranteed"] for row in rows if _counts(row)},
+            above=0.5,
         )
         for (decay,), rows in group(numbers["networks"], "weight_decay").items()
         if decay >= TELLING
     ]
     left_out = sum(not _counts(row) for row in numbers["networks"])
     finding = judge_effects(parts, margin=COSINE_MARGIN)
-    note = f"; left out, accuracy below {PERFECT:g}: {left_out} of {len(numbers['networks'])}"
+    note = (
+        f"; left out because their accuracy is below {PERFECT:g}: {left_out} of "
+        f"{len(numbers['networks'])} networks"
+    )
     return replace(finding, evidence=finding.evidence + note) if left_out else finding

@@ -267,7 +267,7 @@ def _excess(W: FloatArray, H: FloatArray) -> FloatArray:
 
 
 def _enough(least: Callable[[int, float], float], W: FloatArray, H: FloatArray) -> FloatArray:
-    """Return (count,) the value of `least` for the classes and norms of every network."""
+    """Return (count,) the excess loss that `least` gives for the classes and norms of a network."""
     _, _, alpha, beta = _with_norms(W, H)
     return np.array([least(W.shape[-2], float(product)) for product in alpha * beta])
 

@@ -6,14 +6,16 @@ networks that did not converge, as the thesis does.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
-from nclab.claims.claim import Finding
+from nclab.claims.claim import Finding, Numbers
 from nclab.claims.evidence import RecordedNetworks
+from nclab.claims.judging import with_readings
 from nclab.claims.pictures import SEED_CAPTION, Line, failure_crosses, line_panel
 from nclab.claims.tables import Column, Row
 from nclab.engine import LOCAL, Engine
@@ -36,7 +38,7 @@ DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
 DEEP_DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 5e-3, 1e-2)
 """Weight decays of the thesis's networks with 15 layers."""
 COSINE_MARGIN = 0.01
-"""Smallest difference of cosines of interest: one hundredth of the thesis's axes."""
+"""Smallest difference of cosines that is of interest: one hundredth of the thesis's axes."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ because the size determines the noise in the running averages of batch norm."""
 PAPER = Networks()
 """The thesis's networks."""
 RECORDED = RecordedNetworks("fleet", ("min_intra", "max_inter", "nc4_ncc_accuracy"))
-"""Numbers that the experiments read of every layer of a network; of the last layer they read the
-end of the run."""
+"""Recorded networks. The experiments read these metrics for every layer; they read other metrics
+only for the last layer, from the record of the end of a run."""
 
 
 def last_layers(out: Path, row: Row) -> list[dict[str, Any]]:
@@ -149,6 +151,31 @@ def degree(row: Row) -> float:
     1.25
     """
     return float(row["min_intra"]) - float(row["max_inter"])
+
+
+def centred(numbers: Numbers) -> Numbers:
+    """Return numbers whose cosines are those of centred features, without rows that lack them.
+
+    The thesis does not centre features, so centred ones are another reading of its claims.
+    """
+    names = {"min_intra": "centred_min_intra", "max_inter": "centred_max_inter"}
+    rows = [
+        {**row, **{name: row[other] for name, other in names.items()}}
+        for row in numbers["rows"]
+        if all(row.get(other) is not None for other in names.values())
+    ]
+    return {**numbers, "rows": rows}
+
+
+def with_centred(
+    judge: Callable[[Numbers], Finding],
+    numbers: Numbers,
+    others: Mapping[str, Finding] = MappingProxyType({}),
+) -> Finding:
+    """Judge numbers; add the reading with centred features, if it is recorded, and others."""
+    recorded = centred(numbers)
+    readings = {"features are centred": judge(recorded)} if recorded["rows"] else {}
+    return with_readings(judge(numbers), {**readings, **others})
 
 
 def degree_or_none(row: Row) -> float | None:
@@ -190,9 +217,7 @@ def paired_differences(larger: Mapping[int, float], smaller: Mapping[int, float]
     return {seed: larger[seed] - smaller[seed] for seed in larger if seed in smaller}
 
 
-def decade_slopes(
-    rows: Sequence[Row], value: Callable[[Row], float], *, sign: int = 1, **match: Any
-) -> BySeed:
+def decade_slopes(rows: Sequence[Row], value: Callable[[Row], float], **match: Any) -> BySeed:
     """Return by seed the least-squares slope of a value per decade of weight decay.
 
     >>> rows = [{"seed": 0, "weight_decay": decay, "v": v, "converged": True}
@@ -206,7 +231,7 @@ def decade_slopes(
         if len(selected) > 1:
             decades = [math.log10(row["weight_decay"]) for row in selected]
             slope = np.polyfit(decades, [value(row) for row in selected], 1)[0]
-            slopes[seed] = sign * float(slope)
+            slopes[seed] = float(slope)
     return slopes
 
 
@@ -215,10 +240,11 @@ def note_skipped(finding: Finding, skipped: int) -> Finding:
     if not skipped:
         return finding
     networks = f"{skipped} converged network{'s' * (skipped > 1)}"
-    return Finding(
-        finding.verdict,
-        f"{finding.evidence}; left out because a layer is undefined: {networks}",
-        {**finding.numbers, "skipped": skipped},
+    return replace(
+        finding,
+        evidence=f"{finding.evidence}; left out because a metric of a layer is undefined: "
+        f"{networks}",
+        numbers={**finding.numbers, "skipped": skipped},
     )
 
 

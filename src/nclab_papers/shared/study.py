@@ -7,7 +7,7 @@ them, so that the arms differ only in the compared setting.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from nclab.claims.claim import Claim, Finding, Judge, Kind, Numbers, Verdict, claim
-from nclab.claims.judging import Part
+from nclab.claims.effects import Part
 from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, Value, summarise
 from nclab.engine import Engine
@@ -45,7 +45,7 @@ def as_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 
 def as_rows(numbers: Numbers, **match: Any) -> list[Row]:
-    """Return the networks of an experiment as rows, those that `having` selects.
+    """Return the networks of an experiment as rows; `match` selects rows as in `having`.
 
     >>> as_rows({"networks": {"seed": [0, 1], "nc1": [0.5, None]}})
     [{'seed': 0, 'nc1': 0.5}, {'seed': 1, 'nc1': None}]
@@ -56,7 +56,7 @@ def as_rows(numbers: Numbers, **match: Any) -> list[Row]:
 
 
 def counts(row: Row) -> bool:
-    """Whether a network counts in comparisons."""
+    """Whether a network reaches the training accuracy at which it enters comparisons."""
     return row["accuracy"] is not None and float(row["accuracy"]) >= COUNTS
 
 
@@ -142,17 +142,9 @@ def slopes(
     return averaged(slopes_by_cell)
 
 
-def signed(values: BySeed, sign: float, plus: float = 0.0) -> BySeed:
-    """Return plus + sign * value for each seed."""
-    return {seed: plus + sign * value for seed, value in values.items()}
-
-
-def within(name: str, values: BySeed, reach: float) -> list[Part]:
-    """Return two parts: a difference is below `reach`, and above `-reach`."""
-    return [
-        Part(f"{name}, below {reach:g}", signed(values, -1, reach)),
-        Part(f"{name}, above −{reach:g}", signed(values, 1, reach)),
-    ]
+def within(name: str, values: BySeed, reach: float) -> Part:
+    """Return the part that a difference lies between `-reach` and `reach`."""
+    return Part(name, values, above=-reach, below=reach)
 
 
 def of_the_source(finding: Finding, numbers: Numbers, *, universal: bool = False) -> Finding:
@@ -165,8 +157,14 @@ def of_the_source(finding: Finding, numbers: Numbers, *, universal: bool = False
         return finding
     if universal and finding.verdict is Verdict.CONTRADICTED:
         return finding
-    evidence = f"on other networks than the source's {finding.verdict.value}: {finding.evidence}"
-    return Finding(Verdict.OPEN, evidence, {**finding.numbers, "there": finding.verdict.value})
+    verdict, where = finding.verdict.value, "on networks that are not the source's"
+    return replace(
+        finding,
+        verdict=Verdict.OPEN,
+        evidence=f"{verdict} {where}: {finding.evidence}",
+        numbers={**finding.numbers, "there": verdict},
+        answer=f"{verdict} {where}: {finding.sentence}",
+    )
 
 
 def ideal_study(rows: Sequence[Row], **config: Any) -> dict[str, Any]:
@@ -205,11 +203,11 @@ def table(
     The names of a key define its order.
     """
 
-    def place(row: Row) -> tuple[Any, ...]:
+    def position(row: Row) -> tuple[Any, ...]:
         values = [(list(key.names), key.value_of(row)) for key in keys]
         return tuple(names.index(value) if names else value for names, value in values)
 
-    rows = sorted(as_rows(numbers), key=place)
+    rows = sorted(as_rows(numbers), key=position)
     return [summarise(title, rows, keys, columns, counts=counts, count_heading="count")]
 
 

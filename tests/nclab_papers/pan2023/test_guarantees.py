@@ -63,8 +63,8 @@ def test_a_decay_without_converged_networks_leaves_the_claim_undecided() -> None
             row["accuracy"] = 0.9
     found = guarantees.telling.judge(numbers)
     assert found.verdict is Verdict.UNDECIDED
-    assert found.numbers["missing"] == ["weight decay 0.005, beyond 0.5"]
-    assert found.evidence.endswith("left out, accuracy below 0.99: 8 of 32")
+    assert found.numbers["missing"] == ["guaranteed cosine at weight decay 0.005"]
+    assert found.evidence.endswith("accuracy is below 0.99: 8 of 32 networks")
 
 
 def test_the_worst_case_is_close_to_the_certificate(numbers: dict[str, Any]) -> None:

@@ -230,7 +230,6 @@ def test_adversary_finds_no_violation(networks: int) -> None:
         "class_intra_lower",
         "deviation_upper",
         "thesis_intra_lower",
-        "regularised_alignment",
     }
 
 

@@ -124,7 +124,7 @@ def certify(
         alpha, loss, worst_case_inputs = _class_means(num_classes, alpha, loss, counts, arrays)
     inputs = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
     alpha, beta, loss = float(alpha), float(beta), float(loss)
-    by_class = class_bounds(inputs, alpha, beta, **arrays)
+    by_class = _class_bounds(inputs, alpha, beta, arrays)
     certificate = _certificate(inputs, alpha, beta, loss, delta, by_class, pairs=pairs)
     return replace(certificate, count_aware=by_samples, worst_case_inputs=worst_case_inputs)
 
@@ -264,14 +264,8 @@ def _bound(value: float, reason: str, source: str) -> Bound:
     return Bound(float(value), "" if value > 0 else reason, source)
 
 
-def class_bounds(
-    inputs: NormsAndLoss,
-    alpha: float,
-    beta: float,
-    *,
-    class_losses: ArrayLike | None = None,
-    class_alphas: ArrayLike | None = None,
-    class_betas: ArrayLike | None = None,
+def _class_bounds(
+    inputs: NormsAndLoss, alpha: float, beta: float, arrays: ClassArrays
 ) -> tuple[FloatArray, FloatArray] | None:
     r"""Return lower bounds on alignment and intra-class cosine of every class, or None.
 
@@ -282,12 +276,8 @@ def class_bounds(
     Source: pan2023, Thm 2.3.1
     Range: [-1, 1]^C and [0, 1]^C.
     """
-    arrays = {
-        "class_losses": class_losses,
-        "class_alphas": class_alphas,
-        "class_betas": class_betas,
-    }
-    absent = [name for name, values in arrays.items() if values is None]
+    values = {name: arrays.get(name) for name in ("class_losses", "class_alphas", "class_betas")}
+    absent = [name for name, array in values.items() if array is None]
     if len(absent) == 3:
         return None
     if absent:
@@ -296,7 +286,7 @@ def class_bounds(
             f"{absent[0]} is missing."
         )
     losses, alphas, betas = (
-        _class_array(name, values, inputs.num_classes) for name, values in arrays.items()
+        _class_array(name, array, inputs.num_classes) for name, array in values.items()
     )
     _agree("class_losses", float(losses.mean()), "loss", inputs.loss)
     _agree("class_alphas", math.sqrt(float((alphas**2).mean())), "alpha", float(alpha))

@@ -24,9 +24,8 @@ from nclab.theory.targets.program_solver import MANY, Optimum, average_counts, l
 ROUNDING = 1e-15
 """Rounding error allowed for a mean entropy."""
 GRID = 160
-"""Number of scales of the residuals that are tried, twenty a decade."""
-OWN = "the network's own probabilities"
-PROVES_NOTHING = f"vacuous: {OWN} prove nothing at its loss"
+"""Number of factors k of the residuals to try, twenty per decade."""
+PROBABILITIES = "the network's own probabilities"
 SOURCE = "docs/certificates.md, any counts and targets"
 
 
@@ -67,17 +66,13 @@ def residual_bound(
     This holds for any distributions q, such as the network's probabilities, any counts, and hard,
     soft or noisy targets. One pass over the data gives the C x C moment S and the mean entropy.
     """
-    return mean_entropy - _steepest(moment, samples) * product
-
-
-def _steepest(moment: ArrayLike | Tensor, samples: int) -> float:
-    """Return the largest singular value of the residuals, divided by the number of samples."""
     S = torch.as_tensor(moment, dtype=torch.float64)
     if S.ndim != 2 or S.shape[0] != S.shape[1] or samples < 1:
         raise DataError(
             f"Expected a square moment and at least 1 sample, got {tuple(S.shape)} and {samples}."
         )
-    return math.sqrt(max(float(torch.linalg.eigvalsh(S)[-1]), 0.0)) / samples
+    largest = math.sqrt(max(float(torch.linalg.eigvalsh(S)[-1]), 0.0))
+    return mean_entropy - largest / samples * product
 
 
 def bounds_from_probabilities(
@@ -125,37 +120,14 @@ def bounds_from_probabilities(
     largest = min(1 / max(float(wrong.max()), 1e-300), 1e300)
     grid = [1.0, *(largest * 10 ** (-8 * step / GRID) for step in range(GRID + 1))]
     entropies = [entropy(k) for k in grid]
-    lowest = max(h - k * cost for h, k in zip(entropies, grid, strict=True))
-    lowest = max(0.0, lowest - ROUNDING * (1 + math.log(C)))
     slack = ROUNDING * (1 + math.log(C))
+    lowest = max(h - k * cost for h, k in zip(entropies, grid, strict=True))
+    lowest = max(0.0, lowest - slack)
     reached = max((h - loss - slack) / k for h, k in zip(entropies, grid, strict=True))
     reached -= float((residual @ share).norm()) * bias_norm
     ratio = reached / (slope * norm) if slope * norm > 0 else 0.0
-    return replace(_bounds(loss, lowest, ratio, PROVES_NOTHING), proof=OWN)
-
-
-def bounds_from_residuals(
-    moment: ArrayLike | Tensor,
-    entropies: tuple[float, float],
-    samples: int,
-    product: float,
-    loss: float,
-    *,
-    bias: float = 0.0,
-) -> CountAwareBounds:
-    r"""Return the bounds of labels that differ between samples, from the network's residuals.
-
-    The loss is at least `residual_bound` and at least the mean entropy of the targets; `entropies`
-    holds the mean entropies of probabilities and of targets. `bias` is the most that a bias of
-    the measured norm could gain, |mean residual| |b|.
-    """
-    C = len(torch.as_tensor(moment))
-    cost = _steepest(moment, samples) * math.sqrt(C * samples) * product
-    lowest = max(entropies[0] - cost - bias, entropies[1]) - ROUNDING * (1 + math.log(C))
-    ratio = (entropies[0] - loss - bias) / max(cost, 1e-300)
-    bounds = _bounds(loss, lowest, ratio, PROVES_NOTHING)
-    reason = "needs targets that are the same for all samples of a class"
-    return replace(bounds, within_upper=Bound(None, reason, SOURCE), proof=OWN, soft=True)
+    reason = f"vacuous: {PROBABILITIES} prove nothing at its loss"
+    return replace(_bounds(loss, lowest, ratio, reason), proof=PROBABILITIES)
 
 
 def count_aware_bounds(
