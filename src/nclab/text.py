@@ -49,10 +49,21 @@ def is_number(value: Any) -> bool:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun in the singular or plural.
 
-    >>> counted(1, "run"), counted(0, "run"), counted(2, "run")
-    ('1 run', '0 runs', '2 runs')
+    >>> counted(1, "run"), counted(0, "run"), counted(2, "class")
+    ('1 run', '0 runs', '2 classes')
     """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def listed(words: Iterable[object], most: int = 10) -> str:
+    """Return the first words, separated by commas, and the number of the others.
+
+    >>> listed(["cat", "dog", "fox"], 2), listed(range(3))
+    ('cat, dog and 1 more', '0, 1, 2')
+    """
+    every = [str(word) for word in words]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
 
 
 def scientific(value: float) -> str:

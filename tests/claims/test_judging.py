@@ -161,7 +161,8 @@ def test_fewer_than_six_seeds_decide_nothing(seeds: int) -> None:
     assert finding.verdict is Verdict.UNDECIDED
     assert finding.numbers["interval"] == [None, None]
     assert finding.numbers["more_seeds"] == 6 - seeds
-    assert "fewer than 6 seeds, values" in finding.evidence
+    assert "fewer than 6 seeds" in finding.evidence
+    assert ("values 8.9 to 9.1" in finding.evidence) == (seeds > 1)
     assert judge_effects([always(seeds)]).verdict is Verdict.UNDECIDED
     assert judge_effects([part(9.0, 0.0, seeds=6)], margin=0.1).verdict is Verdict.REPRODUCED
 
@@ -289,7 +290,7 @@ def test_other_readings_are_listed_and_have_no_veto() -> None:
     found = with_readings(up, {"features are centred": down, "the bar is 0.5": unclear})
     assert found.verdict is Verdict.REPRODUCED
     assert found.sentence.startswith(
-        "Reproduced. Contradicted if features are centred. The step is 1 "
+        "Reproduced. Contradicted if features are centred. Undecided if the bar is 0.5. "
     )
     assert [row["verdict"] for row in found.numbers["readings"]] == ["contradicted", "undecided"]
     assert found.numbers["readings"][0]["estimate"] == -1.0

@@ -116,7 +116,7 @@ def test_classes_without_samples_are_left_out_with_a_warning() -> None:
     )
     assert collapse.classes == (0, 1, 3, 4)
     assert collapse.num_classes == 4
-    assert "Left out 1 classes" in collapse.warnings[0]
+    assert "Left out 1 class with" in collapse.warnings[0]
     assert collapse.optimal_loss is None
     assert "every class" in collapse.notes["optimal_loss"]
     smaller = torch.tensor([0, 1, -1, 2, 3])[data.labels[keep]]

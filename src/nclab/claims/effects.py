@@ -68,6 +68,8 @@ class Effect:
     seeds: int
     verdict: Verdict
     unit: str = ""
+    step: float = 0.0
+    """Resolution of the values; not part of the written numbers."""
     values: tuple[float, ...] = ()
     """Values of the seeds; not part of the written numbers."""
 
@@ -78,7 +80,7 @@ class Effect:
         range, positive where the claim is right.
         """
         fields = asdict(self)
-        del fields["values"]
+        del fields["values"], fields["step"]
         plain = {"what": fields.pop("name"), **fields, "verdict": self.verdict.value}
         absent = [key for key in ("above", "below", "unit") if plain[key] in (None, "")]
         plain = {key: value for key, value in plain.items() if key not in absent}
@@ -106,8 +108,10 @@ class Effect:
     def interval(self) -> str:
         """The interval in words; with too few seeds, the range of the values."""
         if self.low is None or self.high is None:
-            name = f"fewer than {FEWEST_SEEDS} seeds, values"
-            return f"{name} {self._edge(min(self.values))} to {self._edge(max(self.values))}"
+            few = f"fewer than {FEWEST_SEEDS} seeds"
+            if self.unit == "seeds" or len(self.values) < 2:
+                return few
+            return f"{few}, values {self._edge(min(self.values))} to {self._edge(max(self.values))}"
         return f"95 % interval {self._edge(self.low)} to {self._edge(self.high)}"
 
     @property
@@ -207,7 +211,8 @@ def effect_of(part: Part | Share, margin: float, tail: float = TAIL) -> Effect:
         part = Part(part.name, dict(enumerate(values)), above=HALF, margin=0.0, unit="seeds")
     above = 0.0 if part.above is None and part.below is None else part.above
     margin = margin if part.margin is None else part.margin
-    ends, verdict = None, Verdict.UNDECIDED
+    ends: tuple[float, float] | None = None
+    verdict = Verdict.UNDECIDED
     if len(values) >= FEWEST_SEEDS:
         if happened:
             ends = share_interval(round(sum(values)), len(values), tail)
@@ -215,15 +220,18 @@ def effect_of(part: Part | Share, margin: float, tail: float = TAIL) -> Effect:
             ends = float(interval[0]) - part.step / 2, float(interval[1]) + part.step / 2
     if ends:
         verdict = decide(*ends, margin, above=above, below=part.below)
+    low, high = ends or (None, None)
     return Effect(
         part.name,
         math.fsum(values) / len(values) if happened else median(values),
-        *(ends or (None, None)),
+        low,
+        high,
         above,
         part.below,
         margin,
         len(values),
         verdict,
         part.unit,
+        part.step,
         values,
     )

@@ -127,7 +127,7 @@ def describe_split(verdicts: Mapping[str, Verdict]) -> str:
     by_verdict: dict[Verdict, list[str]] = {}
     for name, verdict in verdicts.items():
         by_verdict.setdefault(verdict, []).append(name)
-    clauses = []
+    clauses: list[str] = []
     for verdict, names in sorted(by_verdict.items(), key=lambda item: -len(item[1])):
         total = f" of {counted(len(verdicts), 'setting')}" if not clauses else ""
         few = len(names) <= 3 and len(by_verdict) > 1
@@ -151,15 +151,15 @@ def with_readings(primary: Finding, readings: Mapping[str, Finding]) -> Finding:
         }
         for name, finding in readings.items()
     ]
-    reversing = [
-        f"{finding.verdict.value} if {name}"
-        for name, finding in readings.items()
-        if {primary.verdict, finding.verdict} <= DECIDED and finding.verdict is not primary.verdict
-    ]
+    differing: dict[Verdict, list[str]] = {}
+    for name, finding in readings.items():
+        if finding.verdict not in (primary.verdict, Verdict.OPEN):
+            differing.setdefault(finding.verdict, []).append(f"if {name}")
     answer = primary.sentence
-    if reversing:
-        first = "; ".join(reversing)
-        answer = f"{primary.verdict.capitalize()}. {first[:1].upper()}{first[1:]}. {answer}"
+    if differing:
+        clauses = (f"{verdict.value} {' or '.join(names)}" for verdict, names in differing.items())
+        first = ". ".join(clause[:1].upper() + clause[1:] for clause in clauses)
+        answer = f"{primary.verdict.capitalize()}. {first}. {answer}"
     numbers = {**primary.numbers, "readings": rows}
     return Finding(primary.verdict, primary.evidence, numbers, answer)
 
@@ -168,7 +168,8 @@ def further_seeds(effects: Sequence[Effect], one_is_enough: bool = False) -> int
     """Return how many more seeds would probably decide a claim; 0 if no effect is undecided."""
     deciding = [(effect.beyond(effect.estimate) > 0) is one_is_enough for effect in effects]
     corrected_for = len(effects) - sum(deciding) + 1
-    sufficient, needed = [], []
+    sufficient: list[int] = []
+    needed: list[int] = []
     for effect, is_enough in zip(effects, deciding, strict=True):
         if effect.verdict is Verdict.UNDECIDED:
             seeds = seeds_needed(effect, TAIL / corrected_for if is_enough else TAIL)
@@ -190,7 +191,8 @@ def seeds_needed(effect: Effect, tail: float = TAIL) -> int:
     )
     if len(effect.values) < 2 or not (spread := stdev(effect.values)):
         return fewest
-    if not distance:
+    distance -= effect.step / 2
+    if distance <= 0:
         return MOST_SEEDS + effect.seeds + 1
     z = NormalDist().inv_cdf(1 - tail) + NormalDist().inv_cdf(POWER)
     return max(fewest, math.ceil(math.pi / 2 * (z * spread / distance) ** 2))

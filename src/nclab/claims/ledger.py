@@ -44,11 +44,12 @@ def judge_all(
 ) -> list[dict[str, Any]]:
     """Judge claims and return each with verdict, evidence, numbers and links as plain JSON values.
 
-    Statements are checked immediately. Empirical results are judged from the evidence recorded at
-    the size of their source; the verdicts of this machine's runs are added as `here`.
+    Mathematical statements are checked on new data sets. Claims about experiments are judged from
+    the evidence that was recorded at the size of their source; the verdicts of this machine's runs
+    are added as `here`.
 
     Args:
-        preset: thoroughness of the checks of statements, quick or paper.
+        preset: number of data sets for each statement: quick, or ten times as many with paper.
         local: numbers of this machine's experiments by name.
         ids: as for `find`.
         fresh: judge results from this machine's numbers alone.
@@ -110,7 +111,7 @@ def judge(
 
 
 def effective_verdict(finding: Finding) -> Verdict:
-    """Return the verdict; for a claim open at its source's networks, the verdict on other ones.
+    """Return the verdict; if it is open for the source's networks, the verdict for other networks.
 
     >>> effective_verdict(Finding(Verdict.OPEN, "", {"there": "reproduced"})).value
     'reproduced'
@@ -180,7 +181,7 @@ def describe_cost(more: int | None, hours: float | None) -> str:
     if more is None:
         return "It is too close to the margin to settle."
     verb = "settles" if more == 1 else "settle"
-    cost = "" if hours is None else f" ({max(math.ceil(more * hours), 1)} core hours)"
+    cost = "" if hours is None else f" ({counted(max(math.ceil(more * hours), 1), 'core hour')})"
     return f"Probably {counted(more, 'more seed')} {verb} it{cost}."
 
 

@@ -213,7 +213,9 @@ def _effect_groups(row: Mapping[str, Any]) -> list[Effects]:
     rows = [
         EffectRow(
             name,
-            *effect["beyond"],
+            estimate,
+            low,
+            high,
             EFFECT_COLOURS.get(effect["verdict"], 0),
             hollow=effects is local,
         )
@@ -221,6 +223,7 @@ def _effect_groups(row: Mapping[str, Any]) -> list[Effects]:
         for effects in (recorded, local)
         for effect in effects
         if effect["what"] == name
+        for estimate, low, high in [effect["beyond"]]
     ]
     margins = {effect["what"]: effect["margin"] for effect in (*local, *recorded)}
     title = f"{'ours, ' if row.get('ours') else ''}{row['id'].partition('/')[2]}: {row['verdict']}"

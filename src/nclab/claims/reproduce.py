@@ -206,8 +206,8 @@ class Reproduction:
             for name, numbers in self.numbers.items()
             for row in judge_experiment(name, numbers, recorded=True)
         }
-        kept = [updated.pop(row["id"], row) for row in rows]
-        return [*kept, *updated.values()]
+        replaced = [updated.pop(row["id"], row) for row in rows]
+        return [*replaced, *updated.values()]
 
 
 def refresh_claims(root: Path) -> bool:

@@ -24,7 +24,7 @@ WHOLE = (
     torch.uint32,
     torch.uint64,
 )
-"""Integer types that torch cannot index, compare or sort by everywhere."""
+"""Integer types that some functions of torch do not support; such labels become int64."""
 LabelChoice = Literal["auto", "given", "next"]
 """Which label belongs to a token: "given" its own, "next" that of the next token, "auto" the one
 that the model's own loss uses."""
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
     kwargs: dict[str, Any]
     labels: Tensor
     mask: Tensor | None
-    """(B, T) 1 for real tokens, from `attention_mask`."""
+    """(B, T) 1 for real tokens and 0 for padding, from `attention_mask`."""
 
     def tensors(self) -> list[Tensor]:
         """Return the tensors that enter the model, those inside lists and mappings included."""
@@ -55,11 +55,7 @@ class Batch(NamedTuple):
 
 
 def split_batch(
-    batch: Any,
-    device: torch.device,
-    names: tuple[str, ...] | None = None,
-    *,
-    tokens: bool = False,
+    batch: Any, device: torch.device, names: tuple[str, ...] | None = None, *, tokens: bool = False
 ) -> Batch:
     """Split (x, y), (x1, x2, y) or a mapping with labels into inputs and labels on `device`.
 
@@ -122,8 +118,8 @@ def labels_of(
 ) -> tuple[Any, Tensor | None]:
     """Return the labels in a batch, and the mask of real tokens.
 
-    A `function` takes the labels from batches of other kinds. Without one, the batch is split as by
-    `split_in_place`; raise if several parts may be the labels.
+    Pass a `function` that returns the labels for batches of another format. Without a function the
+    batch is split by `split_in_place`; raise if several parts may be the labels.
 
     >>> labels_of((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
     Traceback (most recent call last):
@@ -303,9 +299,8 @@ def binary_labels(labels: Tensor) -> Tensor:
     [0, 1]
     """
     single = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
-    if single.ndim == 1 and bool(((single == 0) | (single == 1)).all()):
-        return single.long()
-    return labels
+    is_binary = single.ndim == 1 and bool(((single == 0) | (single == 1)).all())
+    return single.long() if is_binary else labels
 
 
 def has_class_names(values: Any) -> bool:
@@ -387,8 +382,8 @@ labels that are already shifted to the next token. Omit labels='next'.
     layouts = [(labels, tokens, used)]
     if labels.ndim == 2:  # (T, B)
         layouts.append((labels.T, tokens.T, used.T))
-    for by_token, inputs, kept in layouts:
-        shifted = (by_token[..., :-1] == inputs[..., 1:])[kept[..., :-1]]
+    for by_token, inputs, counted in layouts:
+        shifted = (by_token[..., :-1] == inputs[..., 1:])[counted[..., :-1]]
         if len(shifted) and bool(shifted.all()):
             raise DataError(
                 "Expected for labels='next' the label of each token at that token, got labels that "
@@ -407,11 +402,11 @@ class ModelLoss(NamedTuple):
     shifted: bool = False
     """Whether the logits of a token belong to the label of the next token."""
     loss: float | None = None
-    """Mean loss; None if the model returned none, or none that is a cross-entropy of its logits."""
+    """Mean loss; None if the model returned no loss that is a cross-entropy of its logits."""
     masked: bool = True
     """Whether padded tokens are left out; False if the model's loss counts them."""
     repeats: bool = False
-    """Whether the labels repeat the input tokens although nothing shows that they are shifted."""
+    """Whether the labels equal the input tokens, but nothing shows that the model shifts them."""
 
 
 def model_loss(

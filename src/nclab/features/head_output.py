@@ -1,4 +1,4 @@
-"""Heads: linear maps of features that explain how a model made its output.
+"""Heads: how the result of a linear map of features becomes the output of a model.
 
 A model may return a linear map's result unchanged, select one position of it (a token), average it
 over positions, or multiply it by a factor such as an inverse temperature.

@@ -33,9 +33,9 @@ _MEASURING = threading.RLock()
 """Held by the thread that measures. A measurement changes global state (modes of modules, random
 states, PyTorch's fused transformer path), which two measurements at once would confuse."""
 RESULTS = 16
-"""Results of linear layers that a traced pass keeps alive: the last ones may be the logits."""
+"""Number of results of linear layers that a traced pass keeps: the last may be the logits."""
 Reader = Callable[[Tensor, nn.Module], Tensor]
-"""Function that turns a tensor into rows, or raises `NoRows`; the module has the same channels."""
+"""Function that turns a tensor into rows, or raises `NoRows`. The module gives the channels."""
 INPUT = ".input"
 """End of the name of a layer that is the input of a module."""
 
@@ -199,7 +199,7 @@ class Point(NamedTuple):
 
 
 class WeakTensor:
-    """Weak reference to a tensor; after the tensor's end it returns a meta tensor of that shape.
+    """Weak reference to a tensor; once the tensor is freed, it returns a meta tensor of that shape.
 
     The weak reference to the storage keeps its address from being reused by a later tensor. With
     `keep` the tensor stays alive.
@@ -287,7 +287,7 @@ class Recorder:
         self.remove()
 
     def install(self, without: Collection[str] = ()) -> None:
-        """Put hooks on the modules of the points or, if tracing, on all; none inside `without`."""
+        """Add hooks to the modules of the points, or to all if tracing; skip those in `without`."""
         wanted: dict[tuple[str, str], set[int | None]] = {}
         for point in self.points:
             wanted.setdefault((point.module, point.side), set()).add(point.call)
@@ -427,11 +427,9 @@ def is_weight_layer(module: nn.Module) -> bool:
     >>> is_weight_layer(nn.Linear(2, 2)), is_weight_layer(nn.BatchNorm1d(2))
     (True, False)
     """
-    if isinstance(module, nn.Embedding):
-        return False
-    return any(parameter.ndim >= 2 for parameter in module.parameters(recurse=False)) or hasattr(
-        module, "parametrizations"
-    )
+    has_matrix = any(parameter.ndim >= 2 for parameter in module.parameters(recurse=False))
+    has_matrix = has_matrix or hasattr(module, "parametrizations")
+    return has_matrix and not isinstance(module, nn.Embedding)
 
 
 def storages(tensors: Collection[Tensor]) -> set[int]:

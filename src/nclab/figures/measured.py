@@ -208,7 +208,10 @@ def cosine_keys(rows: Sequence[Row]) -> tuple[str, str]:
 
 
 def history_picture(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ()) -> Picture:
-    """Return a panel for each metric over epochs; logarithmic if every value is positive."""
+    """Return a picture with a panel for each metric over epochs.
+
+    The axis of a metric is logarithmic if all its values are positive.
+    """
     measured = {key for row in rows for key, value in row.items() if type(value) is float}
     defaults = [next((key for key in keys if key in measured), "") for keys in HISTORY_METRICS]
     chosen = list(metrics) or [key for key in defaults if key]
@@ -252,21 +255,20 @@ def _history_curves(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Seri
 
 
 def target_picture(row: Row, *, name: str = "target") -> Picture:
-    """Return the cosines of an optimum's classifier and class means, and their norms."""
+    """Return a picture of an optimum: cosines and norms of classifier rows and class means."""
     panels: list[Panel | HeatMap] = []
     norms = []
     classes = tuple(str(c) for c in range(row["num_classes"]))
     names = classes if len(classes) <= 20 else ()
-    for colour, (part, label) in enumerate(
-        (("classifier", "classifier rows"), ("mean", "class means"))
-    ):
+    parts = (("classifier", "classifier rows"), ("mean", "class means"))
+    for colour, (part, label) in enumerate(parts):
         if matrix := row[f"{part}_cosines"]:
             title, span = f"cosines of {label}", (-1.0, 1.0)
             panels.append(HeatMap(title, "class", "class", matrix, names, names, span, centre=0.0))
         lengths = row[f"{part}_norms"]
-        norms.append(Series(label, row["counts"], lengths, colour=colour, style="none"))
-    points = tuple(series._replace(marker="filled") for series in norms)
+        dots = Series(label, row["counts"], lengths, colour=colour, style="none", marker="filled")
+        norms.append(dots)
     scale: Scale = "log" if len(set(row["counts"])) > 1 else "linear"
-    panels.append(Panel("norms", "samples of the class", "", points, x_scale=scale))
+    panels.append(Panel("norms", "samples of the class", "", tuple(norms), x_scale=scale))
     title = f"Target: {row['geometry']}"
     return Picture(name, title, tuple(panels), len(panels), "", (3.4, 2.8))

@@ -33,7 +33,7 @@ from nclab.statistics import ClassMoments, SecondPass
 from nclab.statistics.blocks import VANISHES, norm, row_norms
 from nclab.statistics.moments import unit_error
 from nclab.statistics.second_pass import ReferencePass
-from nclab.text import number
+from nclab.text import counted, listed, number
 
 FloatArray = NDArray[np.float64]
 Values = Mapping[str, float | None]
@@ -86,11 +86,11 @@ def summarise(
         )
     if len(labels) > PAIRS_SHOWN:
         label_of = dict(zip(numbers, labels, strict=True))
-        listed = (
+        closest = (
             f"{label_of[pair.one]} – {label_of[pair.other]} {number(pair.cosine)}"
             for pair in pairs[:LISTED]
         )
-        lines.append(f"closest classes: {', '.join(listed)}")
+        lines.append(f"closest classes: {', '.join(closest)}")
     return tuple(lines)
 
 
@@ -145,13 +145,13 @@ def _remarkable_classes(view: View, values: Values, labels: Sequence[str]) -> li
         sentences.append(f"Classes {first} and {second} merge (centred cosine {number(cosine)}).")
     dead = (view.moments.zero_counts == view.moments.counts).nonzero().flatten().tolist()
     if dead:
-        sentences.append(f"All features are zero in {_listed(labels, dead)}.")
+        sentences.append(f"All features are zero in {_class_list(labels, dead)}.")
     if view.logits is not None:
         guessing = math.log(len(labels)) * (1 - 1e-9)  # up to rounding
         losses = class_loss(view.logits)[view.classes]
         lost = (losses >= guessing).nonzero().flatten().tolist()
         if lost:
-            sentences.append(f"The loss is no better than guessing in {_listed(labels, lost)}.")
+            sentences.append(f"The loss is no better than guessing in {_class_list(labels, lost)}.")
     return sentences
 
 
@@ -159,10 +159,9 @@ def _closest_centred_pair(second_pass: SecondPass) -> tuple[int, int]:
     return max_inter_pair(second_pass)
 
 
-def _listed(labels: Sequence[str], indices: Sequence[int]) -> str:
-    listed = ", ".join(labels[index] for index in indices[:LISTED])
-    more = f" and {len(indices) - LISTED} more" if len(indices) > LISTED else ""
-    return f"class{'es' if len(indices) > 1 else ''} {listed}{more}"
+def _class_list(labels: Sequence[str], indices: Sequence[int]) -> str:
+    names = listed((labels[index] for index in indices), LISTED)
+    return f"class{'es' if len(indices) > 1 else ''} {names}"
 
 
 def _word(value: float, levels: Sequence[tuple[float, str]], otherwise: str) -> str:
@@ -458,7 +457,7 @@ def _spread_underflow(moments: ClassMoments, values: Values) -> list[str]:
         return []
     return [
         f"{affected}: squares of features below {TINY:g} underflow in "
-        f"{int(lost.sum())} classes. Rescale the features."
+        f"{counted(int(lost.sum()), 'class')}. Rescale the features."
     ]
 
 

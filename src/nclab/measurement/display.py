@@ -1,6 +1,6 @@
 """Display of measurements: tables for terminal and notebook, pictures, and pages of one file.
 
-Tables take plain rows, which `Collapse` makes and which JSON files keep.
+Tables are made from rows of plain values, as `Collapse.to_row` returns and JSON files keep them.
 """
 
 import base64

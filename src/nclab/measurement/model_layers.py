@@ -19,11 +19,7 @@ from nclab.features.batches import (
     padding_warning,
     row_labels,
 )
-from nclab.features.classifier import (
-    AUTO,
-    ClassifierChoice,
-    find_classifier,
-)
+from nclab.features.classifier import AUTO, ClassifierChoice, find_classifier
 from nclab.features.head_output import Classifier
 from nclab.features.pooling import (
     NoRows,
@@ -209,14 +205,12 @@ class ModelLayers:
 
     def row_labels(self, labels: Tensor, mask: Tensor | None, ignore_index: int | None) -> Tensor:
         """Return one class number for each row of a batch, as a vector."""
-        padding = mask if self.masked else None
-        numbers = row_labels(
-            *(labels, padding),
+        return row_labels(
+            *(labels, mask if self.masked else None),
             shifted=self.shifted,
             ignore_index=ignore_index,
             time_first=self.time_first,
-        )
-        return numbers.reshape(-1)
+        ).reshape(-1)
 
     def check_labels(self, labels: Tensor, ignore_index: int | None) -> None:
         """Raise for labels that are not outputs of the classifier."""
@@ -257,7 +251,7 @@ class ModelLayers:
             pool=self.pool,
             mask=mask,
             sequence_first=sequence_first,
-            turned=layout,
+            time_first=layout,
             keep=keep,
         )
 
@@ -358,9 +352,9 @@ class ModelLayers:
             return reads
         if not self._named:
             raise ModelError(
-                "Expected a classifier whose result is the model's output, but applied to the "
-                "inputs and outputs of all modules it never gives that output. Name the layer that "
-                "it reads: layers=['name']."
+                "Expected a classifier that gives the model's output, but it does not give that "
+                "output for the input or output of any module. Name the layer that it reads: "
+                "layers=['name']."
             )
         layers = [_named_layer(name, point, calls) for name, point in self._named]
         return max(layers, key=lambda timed: timed[0])[1]

@@ -1,4 +1,4 @@
-"""Results of one layer: scalars, arrays per class, groups of classes, and what theory says."""
+"""Results of one layer: scalars, arrays per class, groups of classes, certificates, targets."""
 
 import math
 from collections.abc import Mapping
@@ -34,13 +34,7 @@ DECILES = 10
 PAIRS_SHOWN = 100
 """Largest number of classes for which records contain the C x C cosines. For more classes, tables
 name the closest pairs."""
-SHOWN_WITH_CERTIFICATE = (
-    "nc3_alignment_min",
-    "min_intra",
-    "mean_intra",
-    "max_inter",
-    "accuracy",
-)
+SHOWN_WITH_CERTIFICATE = ("nc3_alignment_min", "min_intra", "mean_intra", "max_inter", "accuracy")
 """Measured scalars that a certificate shows next to its guarantees."""
 MOST_CLASSES = 1000
 """Largest number of classes for which the distance to the optimum is computed automatically."""
@@ -129,7 +123,7 @@ class LayerResults:
     notes: Mapping[str, str]
     """Name of a scalar -> why it is missing or infinite."""
     warnings: tuple[str, ...]
-    """Reasons to read the numbers with care."""
+    """Sentences about numbers that may mislead, and why."""
     moments: ClassMoments
     """Class statistics from which the scalars were computed."""
     second_pass: SecondPass | None
@@ -314,14 +308,11 @@ def mean_square_norm(results: LayerResults) -> float:
     return float(square_norms.sum() / results.counts.sum())
 
 
-def _classifier(results: LayerResults) -> Tensor:
+def _square_norm(results: LayerResults) -> float:
+    """Return the squared norm of the classifier; raise if there is none."""
     if results.weight is None:
         raise DataError("Expected a measurement with a classifier, got none. Pass weight=.")
-    return results.weight
-
-
-def _square_norm(results: LayerResults) -> float:
-    return float(_classifier(results).double().square().sum())
+    return float(results.weight.double().square().sum())
 
 
 def _feature_weight_decay(results: LayerResults, weight_decay: float) -> float:

@@ -57,12 +57,7 @@ class Whitening(NamedTuple):
         )
 
 
-def whitening(
-    centred_means: Tensor,
-    *,
-    mean_norm: float,
-    of_input: float = 0.0,
-) -> Whitening:
+def whitening(centred_means: Tensor, *, mean_norm: float, of_input: float = 0.0) -> Whitening:
     """Return the inverse root of the between-class scatter, from the SVD of the centred means.
 
     The between-class covariance would square the condition number: two class means 1e-4 apart

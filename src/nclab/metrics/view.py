@@ -116,7 +116,7 @@ def shared(function: Callable[Parameters, Value]) -> Callable[Parameters, Value]
 
 
 def remark(text: str | None) -> None:
-    """Report a warning about the number of a metric, if there is one.
+    """Report a warning about the value of a metric; None reports nothing.
 
     A measurement collects the warnings of its metrics; a metric called alone issues them.
     """

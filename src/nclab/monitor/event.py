@@ -53,19 +53,19 @@ class Alarm(NamedTuple):
     value: float
     message: str
     severe: bool = True
-    """Whether it is a problem; False for good news."""
+    """Whether the alarm reports a problem; False for good news."""
     split: str = TRAIN
     """Split of the data that were measured."""
     names: tuple[str, ...] = ()
     """Names of the classes, if they have names."""
     epoch: float | None = None
-    """Epoch at which it was raised; set by the monitor."""
+    """Epoch of the event that raised the alarm; set by the monitor."""
     step: int | None = None
-    """Step at which it was raised; set by the monitor."""
+    """Step of the event that raised the alarm; set by the monitor."""
 
     @property
     def key(self) -> Key:
-        """Identity of the alarm; the monitor raises each key once."""
+        """Identity of the alarm; the monitor raises one alarm for each key."""
         return self.name, self.layer, self.classes
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Event:
     nonfinite: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Layer -> class -> number of features skipped because they held nan or infinity."""
     fired: frozenset[Key] = frozenset()
-    """Alarms raised before on the same split."""
+    """Identities of the alarms that were raised before on the same split."""
     alarms: tuple[Alarm, ...] = ()
     """Alarms raised by this event."""
     split: str = TRAIN
@@ -134,12 +134,14 @@ class Event:
         On data other than the training data the names are `nc/<split>/<layer>/<metric>`.
         """
         split = "" if self.split == TRAIN else f"{self.split}/"
-        return {
-            f"nc/{split}{collapse.layer}/{name}": value
-            for collapse in self.layers
-            for name, value in (collapse.scalars() | _target_scalars(collapse)).items()
-            if value is not None and (metrics is None or name in metrics)
-        }
+        scalars = {}
+        for collapse in self.layers:
+            target = collapse.optimum_distance
+            values = collapse.scalars() | ({} if target is None else target.values())
+            for name, value in values.items():
+                if value is not None and (metrics is None or name in metrics):
+                    scalars[f"nc/{split}{collapse.layer}/{name}"] = value
+        return scalars
 
     def to_record(self) -> dict[str, Any]:
         """Return the event as one line of a journal: plain JSON values."""
@@ -187,10 +189,6 @@ def chosen_metrics(names: str | Collection[str] | None) -> tuple[str, ...] | Non
             hint = f"Did you mean {near[0]}?" if near else "docs/metrics.md lists them."
             raise NclabError(f"Expected metrics= names of metrics, got {name!r}. {hint}")
     return wanted
-
-
-def _target_scalars(collapse: Collapse) -> dict[str, float | None]:
-    return {} if collapse.optimum_distance is None else collapse.optimum_distance.values()
 
 
 @dataclass(repr=False)
@@ -249,15 +247,14 @@ class History:
         ([1], [2.0])
         """
         # Rows from an older state have no event number; their steps distinguish them.
-        known = self.splits
-        split = split or (TRAIN if TRAIN in known else next(iter(known), TRAIN))
+        splits = self.splits
+        split = split or (TRAIN if TRAIN in splits else next(iter(splits), TRAIN))
         rows = [row for row in self.rows if split_of(row) == split]
         last = {row.get("event", ("step", row.get("step"))): row for row in rows}
         chosen = last.values() if layer is None else rows
-        kept = [
-            row for row in chosen if row.get(metric) is not None and layer in (None, row["layer"])
-        ]
-        return [row["epoch"] for row in kept], [row[metric] for row in kept]
+        known = [row for row in chosen if row.get(metric) is not None]
+        points = [row for row in known if layer in (None, row["layer"])]
+        return [row["epoch"] for row in points], [row[metric] for row in points]
 
     def progress(self, layer: str | None = None, *, split: str | None = None) -> str:
         """Describe how far the training has moved towards the layer's target since the start.
@@ -275,15 +272,12 @@ class History:
 
 AlarmRule = Callable[[Event], Alarm | Iterable[Alarm] | None]
 Sink = Callable[[Event], object]
-"""May have a method `close(error)`, called at the end; `error` is None after a success."""
+"""Callable that takes each event. A method `close(error)`, if there is one, is called at the end;
+`error` is None after a success."""
 
 
 def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
-    """Return the alarms that a rule raises for an event, as a list.
-
-    >>> raised(lambda event: None, None)
-    []
-    """
+    """Return the alarms that a rule raises for an event, as a list."""
     result: Any = rule(event)
     if result is None:
         return []
@@ -297,7 +291,7 @@ def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
 
 
 def _check_thresholds(thresholds: Mapping[str, float]) -> None:
-    """Raise if a threshold is unusable, before training starts."""
+    """Raise before training if a threshold is negative or its metric has no value at collapse."""
     known = [name for name, metric in every_metric().items() if metric.ideal]
     if not thresholds or not set(thresholds) <= set(known):
         raise NclabError(
@@ -315,7 +309,7 @@ def _check_number(name: str, value: float, low: float, high: float) -> None:
 
 @dataclass(frozen=True)
 class CollapseReached:
-    """Raises when all given metrics of a layer are near their values at collapse."""
+    """Alarm rule: all given metrics of a layer are near their values at collapse."""
 
     thresholds: Mapping[str, float] = field(default_factory=lambda: THRESHOLDS)
 
@@ -335,7 +329,7 @@ class CollapseReached:
 
 @dataclass(frozen=True)
 class CollapseLost:
-    """Raises when, after collapse, a metric exceeds `factor` times its threshold again."""
+    """Alarm rule: after collapse, a metric exceeds `factor` times its threshold again."""
 
     thresholds: Mapping[str, float] = field(default_factory=lambda: THRESHOLDS)
     factor: float = 2.0
@@ -363,9 +357,9 @@ class CollapseLost:
 
 @dataclass(frozen=True)
 class MinorityCollapse:
-    """Raises when two class means merge: closer than `distance` times the rms distance of pairs.
+    """Alarm rule: two class means merge, as the means of rare classes may under imbalance.
 
-    Under imbalance the features of rare classes may merge, as if they were one class.
+    Their distance is below `distance` times the root mean square distance between class means.
     """
 
     distance: float = 0.1
@@ -386,7 +380,7 @@ class MinorityCollapse:
 
 @dataclass(frozen=True)
 class DeadFeatures:
-    """Raises when more than this share of a class's feature vectors is exactly zero."""
+    """Alarm rule: more than this share of a class's feature vectors is exactly zero."""
 
     share: float = 0.05
 
@@ -406,7 +400,7 @@ class DeadFeatures:
 
 @dataclass(frozen=True)
 class NotFinite:
-    """Raises when features hold nan or infinity; the value is the count in the worst class."""
+    """Alarm rule: features hold nan or infinity; the value is the count in the worst class."""
 
     def __call__(self, event: Event) -> Iterator[Alarm]:
         for layer, counts in event.nonfinite.items():

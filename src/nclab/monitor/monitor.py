@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import Any, Generic, Literal, Self, TypeVar, get_args
 
 from torch import Tensor, nn
 
@@ -45,6 +45,7 @@ from nclab.monitor.running_estimate import (
     RunningEstimate,
     TrainingHooks,
     check_hookable,
+    read_moments,
 )
 from nclab.records.schema import TRAIN
 from nclab.statistics.checks import IGNORE_INDEX
@@ -66,7 +67,7 @@ class Every:
     n: int
     unit: Unit = "epochs"
     window: int | None = None
-    """Number of last steps that enter a measurement; None for all since the last one."""
+    """Steps before a measurement that enter it; None for all since the previous measurement."""
 
     def __post_init__(self) -> None:
         _check(self.unit, self.window)
@@ -150,33 +151,27 @@ def as_schedule(every: int | str | Schedule) -> Schedule:
     )
 
 
-class MonitorPreset(NamedTuple):
-    """Layers and statistics that are measured on the training batches."""
-
-    layers: str
-    scatter: bool | None
-    """Whether to keep the d x d scatter matrix: False never, None for d up to 4096."""
-
-
-PRESETS = {
-    "economy": MonitorPreset("last", False),
-    "standard": MonitorPreset("last", None),
-    "full": MonitorPreset("all", None),
+PRESETS: dict[str, tuple[str, bool | None]] = {
+    "economy": ("last", False),
+    "standard": ("last", None),
+    "full": ("all", None),
 }
-"""Presets by increasing cost. For each batch, economy copies the features; standard also adds them
-to the d x d scatter; full does both for every layer and pools its feature maps."""
+"""Presets by increasing cost: the layers, and whether to keep the d x d scatter matrix of features.
+
+False never keeps the scatter, None keeps it for d up to 4096. For each batch, economy copies the
+features; standard also adds their products to the scatter; full does both for every layer."""
 
 VERSION = 1
 """Version of the state of a monitor."""
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
-"""Errors that missing or wrong parts of a state cause."""
+"""Errors that a state with missing or wrong parts causes."""
 log = logging.getLogger("nclab.monitor")
 
 
 class WatchedLoader(Generic[Item]):
     """A loader whose batches pass unchanged while the monitor reads their labels.
 
-    Iterate once for each epoch. Attributes other than iteration are those of the loader.
+    Iterate once for each epoch. All other attributes are those of the loader.
     """
 
     def __init__(self, loader: Iterable[Item], epoch: Callable[[], Iterator[Item]]) -> None:
@@ -187,10 +182,7 @@ class WatchedLoader(Generic[Item]):
         return self._epoch()
 
     def __len__(self) -> int:
-        length = length_of(self._loader)
-        if length is None:
-            raise TypeError(f"{type(self._loader).__name__} has no length")
-        return length
+        return len(self._loader)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -282,10 +274,11 @@ class Monitor:
         self._classifier, self._pool, self._labels = classifier, pool, labels
         self._ignore_index, self._min_count = ignore_index, min_count
         self._points = points
-        self._layer_choice = PRESETS[preset].layers if layers is None else layers
+        preset_layers, scatter = PRESETS[preset]
+        self._layer_choice = preset_layers if layers is None else layers
         self._layers = self._new_layers(self._layer_choice)
         options = MeasureOptions(
-            scatter=PRESETS[preset].scatter,
+            scatter=scatter,
             ignore_index=ignore_index,
             min_count=min_count,
             class_names=self.class_names,
@@ -496,12 +489,16 @@ class Monitor:
             if state["version"] != VERSION:
                 raise ValueError(f"version {state['version']}, not {VERSION}")
             counts = [int(state[name]) for name in ("steps", "epochs", "batches", "last_step")]
+            if min(counts) < 0:
+                raise ValueError(f"a negative number among {counts}")
             alarms = [Alarm.from_dict(fields) for fields in state["alarms"]]
             history = [dict(row) for row in state["history"]]
             running = dict(state["running"])
             if self._layers.found:
                 self._running.load_state_dict(running)
             else:
+                for layer in running["layers"].values():
+                    read_moments(layer)  # the layers of the model are not known yet
                 self._running.clear()
         except NclabError:
             raise
@@ -558,7 +555,7 @@ class Monitor:
             warnings.warn(f"The monitor skipped a batch: {reason}.", NclabWarning, 3)
 
     def _pause(self) -> None:
-        """Remove the hooks and clear the sums between measurements."""
+        """Remove the hooks and clear the sums if the next batch enters no measurement."""
         if not self.watching:
             self._hooks.remove()
             self._running.clear()

@@ -51,7 +51,7 @@ BLOCK_LOGITS = 2**19
 """Number of logits above which a batch is added at once, since joining batches copies them."""
 REASONS = {
     "second pass": "a running estimate sees each feature once; use monitor.measure(loader)",
-    "scatter": "the preset or the dimension leaves the d x d scatter out",
+    "scatter": "the d x d scatter is not kept with this preset or dimension",
 }
 NOT_FINITE = "the classifier's weights are not finite"
 REMARK = (
@@ -61,10 +61,7 @@ REMARK = (
 
 
 def check_hookable(model: nn.Module) -> None:
-    """Raise if hooks cannot read the training pass of a model.
-
-    >>> check_hookable(nn.DataParallel(nn.Linear(2, 2)))
-    """
+    """Raise if hooks cannot read the training pass of a model."""
     compiled = compiled_parts(model)
     weights = [name for name, module in model.named_modules() if is_weight_layer(module)]
     if compiled and all(is_inside(name, compiled) for name in weights):
@@ -132,7 +129,7 @@ class BatchFeatures(NamedTuple):
     ignored: int = 0
     """Number of tokens that were skipped because they have no label."""
     dtypes: Sequence[torch.dtype | None] = ()
-    """Type in which the rows of each layer were computed; means of positions are in double."""
+    """Types in which the model computed the features of each layer; rows may have a wider type."""
 
 
 class RowSelection(NamedTuple):
@@ -357,12 +354,8 @@ class TrainingHooks:
             rows = tensor.mean((2, 3), dtype=dtype)  # as to_rows, but in single precision
             return rows if keep is None else rows[keep.to(rows.device)]
         with torch.no_grad():
-            rows = self.layers.rows(
-                *(tensor, module),
-                labels=labels,
-                mask=mask,
-                keep=keep if labels.ndim > 1 else None,
-            )
+            chosen = keep if labels.ndim > 1 else None
+            rows = self.layers.rows(*(tensor, module), labels=labels, mask=mask, keep=chosen)
         return rows if keep is None or labels.ndim > 1 else rows[keep.to(rows.device)]
 
 
@@ -510,9 +503,7 @@ class RunningEstimate:
         if sums:
             streams = self._new_streams(sums[names[0]]["nonfinite"].device)
         for stream, layer in zip(streams, sums.values(), strict=True):
-            moments = ClassMoments.from_state_dict(layer["moments"])
-            if layer["nonfinite"].shape != (moments.num_classes,):
-                raise ValueError("counts of another number of classes")
+            moments = read_moments(layer)
             logits = None if stream.logits is None else state["logits"]
             stream.restore(moments, nonfinite=layer["nonfinite"], logits=logits)
         self.clear()
@@ -556,6 +547,14 @@ class RunningEstimate:
                 return self.layers.head()
             except DataError:  # the weights are not finite
                 return None
+
+
+def read_moments(layer: Mapping[str, Any]) -> ClassMoments:
+    """Return the moments in the state of one layer; raise if the state is damaged."""
+    moments = ClassMoments.from_state_dict(layer["moments"])
+    if layer["nonfinite"].shape != (moments.num_classes,):
+        raise ValueError("counts of another number of classes")
+    return moments
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -77,15 +77,16 @@ class Pages:
             }
             for key, paper in content.papers.items()
         ]
-        reproduced = bool(papers)
+        heading = "Papers on neural collapse, reproduced" if papers else "Runs"
+        lead = "All runs with their curves and their geometry."
+        if papers:
+            lead = "All figures with their numbers, all statements with their verdicts, all runs."
         return self._fill(
             "index.html",
             "index.html",
             title="Overview",
-            heading="Papers on neural collapse, reproduced" if reproduced else "Runs",
-            lead="All figures with their numbers, all statements with their verdicts, all runs."
-            if reproduced
-            else "All runs with their curves and their geometry.",
+            heading=heading,
+            lead=lead,
             papers=papers,
             gallery=self._gallery(),
             **self._hero(),
@@ -282,9 +283,10 @@ class Pages:
         """Return the commands that repeat everything, each once."""
         lines = [experiment.command for experiment in self.content.experiments]
         lines += [command_line(run.manifest.command) for run in self.runs.values()]
-        kept = list(dict.fromkeys(line for line in lines if line))
-        more = [f"… and {len(kept) - 30} more on the pages of the runs"] if len(kept) > 30 else []
-        return [*kept[:30], *more, f"nclab report {self.content.root.name}"]
+        commands = list(dict.fromkeys(line for line in lines if line))
+        rest = len(commands) - 30
+        more = [f"… and {rest} more on the pages of the runs"] if rest > 0 else []
+        return [*commands[:30], *more, f"nclab report {self.content.root.name}"]
 
     def _versions(self) -> dict[str, str]:
         used: dict[str, dict[str, None]] = {}
@@ -319,7 +321,7 @@ def _relations(claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _tally(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
-    """Return verdict, tone and count, the good verdicts first."""
+    """Return each verdict with its colour and its count, good verdicts first."""
     counts = Counter((claim["verdict"], claim["tone"]) for claim in claims)
     rank = {tone: index for index, tone in enumerate(TONES)}
     ordered = sorted(counts, key=lambda pair: (rank.get(pair[1], len(rank)), pair))

@@ -32,9 +32,9 @@ MAX_ALARMS = 50
 NO_GUARANTEE = "This loss guarantees nothing for a single class: all its samples could be wrong."
 NO_CERTIFICATE = "No certificate: this run was recorded by a version without certificates."
 BOUNDS = (
-    ("cos(classifier, mean) ≥", "alignment_lower", "nc3_alignment_min"),
-    ("intra ≥", "intra_lower", "min_intra"),
-    ("inter ≤", "inter_upper", "max_inter"),
+    ("cosine of classifier row and mean ≥", "alignment_lower", "nc3_alignment_min"),
+    ("cosine within classes ≥", "intra_lower", "min_intra"),
+    ("cosine between classes ≤", "inter_upper", "max_inter"),
 )
 """Name on the page, bound of the certificate, and metric that is bounded."""
 POINTS = 200
@@ -62,7 +62,7 @@ class PageLimits(NamedTuple):
 
 
 def page_limits(runs: int) -> PageLimits:
-    """Return the limits for each run in a report of so many runs, which must stay small."""
+    """Return the limits for each of `runs` runs, so that the whole report stays small."""
     if runs <= 12:
         return PageLimits()
     return PageLimits(points=max(30, 3600 // runs), frames=24, samples=60)
@@ -98,7 +98,7 @@ def run_data(run: RunFollower, *, slug: str, limits: PageLimits | None = None) -
 
 
 def summary(run: RunFollower) -> dict[str, Any]:
-    """Return the row of a run in a table."""
+    """Return name, state, health and progress of a run, for tables."""
     state = run.state
     return {
         "name": run.name,
@@ -138,13 +138,13 @@ def _tables(run: RunFollower, limits: PageLimits) -> list[dict[str, Any]]:
     shown = run.axes()
     for kind, columns in run.columns.items():
         axes, values = columns.table(limits.points)
-        kept = [
+        shown_columns = [
             {"layer": layer, "metric": metric, "y": round_values(y)}
             for (layer, metric), y in values.items()
             if metric not in NOT_CURVES and any(value is not None for value in y)
         ]
         at = {AXES[name]: round_values(axes[name], 9) for name in AXES if name in shown}
-        tables.append({"kind": kind, **at, "columns": kept})
+        tables.append({"kind": kind, **at, "columns": shown_columns})
     return tables
 
 
@@ -308,14 +308,8 @@ def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def table(runs: Mapping[str, RunFollower]) -> dict[str, Any]:
-    """Return a row for every run, the settings in which runs differ, and all metrics."""
-    rows = [row_of(slug, run) for slug, run in runs.items()]
-    return with_axes(rows, describe_all(runs))
-
-
 def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the rows with only the settings in which they differ, under short names."""
+    """Return a table of runs: rows with only the settings that differ, under short names."""
     rows = _with_defaults(rows)
     configs = [row["config"] for row in rows]
     names = differing(configs)
@@ -332,7 +326,7 @@ def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict
 
 
 def _with_defaults(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows in which sweeps also name the defaults of settings that others name."""
+    """Add omitted defaults to the settings of sweep runs where other runs name these settings."""
     named = {key for row in rows for key in row["config"]}
     wanted = {key: value for key, value in OMITTED_DEFAULTS.items() if key in named}
     if not wanted:
@@ -443,29 +437,21 @@ def curves(runs: Mapping[str, RunFollower]) -> dict[str, dict[str, Any]]:
         shown = run.axes()
         for columns in run.columns.values():
             axes, values = columns.table(POINTS)
-            at = {name: round_values(axes[name], 9) for name in shown if columns.has(name)}
+            at = {name: tuple(round_values(axes[name], 9)) for name in shown if columns.has(name)}
             for (layer, metric), y in values.items():
                 if layer not in last or not any(value is not None for value in y):
                     continue
-                file = files.setdefault(metric, {"at": [], "known": {}, "runs": {}})
-                indices = {AXES[name]: _index(file, column) for name, column in at.items()}
+                # The columns of axis values, each once, with their indices.
+                file = files.setdefault(metric, {"at": {}, "runs": {}})
+                indices = {
+                    AXES[name]: file["at"].setdefault(column, len(file["at"]))
+                    for name, column in at.items()
+                }
                 by_layer = file["runs"].setdefault(slug, {})
                 # Keep the kind of records with the most points.
                 if layer not in by_layer or len(by_layer[layer]["y"]) < len(y):
                     by_layer[layer] = {"layer": layer, "at": indices, "y": round_values(y)}
-    return {
-        metric: {
-            "at": file["at"],
-            "runs": {slug: list(by_layer.values()) for slug, by_layer in file["runs"].items()},
-        }
-        for metric, file in files.items()
-    }
-
-
-def _index(file: dict[str, Any], column: list[float | int | None]) -> int:
-    """Return the index of a column of axis values, which is stored once for all curves."""
-    key = tuple(column)
-    if key not in file["known"]:
-        file["known"][key] = len(file["at"])
-        file["at"].append(column)
-    return int(file["known"][key])
+    for file in files.values():
+        file["at"] = list(file["at"])
+        file["runs"] = {slug: list(by_layer.values()) for slug, by_layer in file["runs"].items()}
+    return files

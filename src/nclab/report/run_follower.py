@@ -36,11 +36,11 @@ from nclab.text import MAX_NUMBER, is_number
 Key = tuple[str, str]
 """Layer and metric of a curve; the layer is empty for metrics of the whole network."""
 LIMIT = 500
-"""Points of a column; while a run grows, up to twice as many."""
+"""Number of records that a column keeps; up to twice as many while a run grows."""
 MAX_FRAMES = 60
 """Frames of an animation that are kept; up to twice as many while a run grows."""
 BUDGET_BYTES = 2**20
-"""Bytes of JSON to decode when a long journal is first read; at least `FEWEST` records are."""
+"""Bytes of JSON to decode when a long journal is first read, but at least `FEWEST` records."""
 FEWEST = 64
 AXES = {"step": "step", "epoch": "epoch", "log_time": "log t"}
 """Horizontal axes of curves: names in records and names on pages."""
@@ -52,11 +52,13 @@ _BATCH_BYTES = 1 << 22
 """Bytes of lines that are in memory at once; at least one line is."""
 _SPLIT = re.compile(rb'"split":("(?:[^"\\]|\\.)*")')
 _HEAD_BYTES = 400
-"""Bytes of a measurement in which its step and its split stand, before its layers."""
+"""Number of bytes at the start of a measurement that contain its step and its split."""
 
 
 class Columns:
-    """Every stride-th record of one kind and the newest one; the stride doubles when they are many.
+    """Numbers of every stride-th record of one kind, and of the newest record.
+
+    The stride doubles whenever the records become too many.
 
     >>> columns = Columns(limit=2)
     >>> columns.extend([b'{"kind":"m","step":%d,"loss":%d}' % (n, 9 - n) for n in range(6)])
@@ -85,8 +87,8 @@ class Columns:
         """Add new lines of this kind; only those that are kept are decoded.
 
         Args:
-            is_first: whether the lines are the beginning of a journal, by default whether there
-                are no records yet. Of long first lines fewer are kept.
+            is_first: whether the lines are the beginning of a journal, of which fewer are kept if
+                they are long. By default true while there are no records.
         """
         if not lines:
             return
@@ -115,7 +117,7 @@ class Columns:
     def table(
         self, most: int
     ) -> tuple[dict[str, list[float | None]], dict[Key, list[float | None]]]:
-        """Return axes and columns of at most so many rows, evenly chosen, with the newest row."""
+        """Return axes and columns with at most `most` evenly spaced rows, the newest included."""
         rows = evenly(len(self), most)
         axes = {name: [_known(at[row]) for row in rows] for name, at in self._axes.items()}
         columns = {
@@ -159,7 +161,7 @@ class Columns:
 
 
 class Frames:
-    """Lines for an animation: every stride-th one and the newest, decoded on request."""
+    """Journal lines for an animation: every stride-th and the newest, decoded on request."""
 
     def __init__(self, limit: int = MAX_FRAMES) -> None:
         self.limit, self.stride, self.count = limit, 1, 0
@@ -176,19 +178,19 @@ class Frames:
         self.newest = lines[-1] if lines else self.newest
 
     def lines(self, most: int | None = None) -> list[bytes]:
-        """Return at most so many lines, evenly chosen, always with the newest."""
-        kept = self._kept
-        if kept and (self.count - 1) % self.stride:
-            kept = [*kept, self.newest]
-        return [kept[index] for index in evenly(len(kept), len(kept) if most is None else most)]
+        """Return at most `most` evenly spaced lines, always with the newest."""
+        lines = self._kept
+        if lines and (self.count - 1) % self.stride:
+            lines = [*lines, self.newest]
+        return [lines[index] for index in evenly(len(lines), len(lines) if most is None else most)]
 
     def records(self, most: int | None = None) -> list[dict[str, Any]]:
-        """Return these lines as records."""
+        """Return the lines of `lines` as records."""
         return [record for record in map(decode, self.lines(most)) if record]
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """Return at most so many indices below `count`, evenly chosen, with both ends.
+    """Return at most `most` evenly spaced indices below `count`, with the last and the first.
 
     >>> evenly(3, 9), evenly(100, 4), evenly(100, 1)
     ([0, 1, 2], [0, 33, 66, 99], [99])
@@ -208,9 +210,9 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
     layer_name, train = record.get("layer"), record.get("train")
     title = layer_name if type(layer_name) is str else ""
     prefix = "train " if record.get("kind") == EPOCH else ""
-    own = _numbers_in(record)
-    moment = {name: own.pop(name) for name in AXES if name in own}
-    numbers |= {(title, prefix + name): value for name, value in own.items()}
+    scalars = _numbers_in(record)
+    moment = {name: scalars.pop(name) for name in AXES if name in scalars}
+    numbers |= {(title, prefix + name): value for name, value in scalars.items()}
     if type(train) is dict:
         numbers |= {("", f"{split} {name}"): value for name, value in _numbers_in(train).items()}
     return moment, numbers
@@ -254,7 +256,7 @@ class RunFollower:
         self._start()
 
     def _start(self) -> None:
-        """Forget everything that was read."""
+        """Forget all records that were read."""
         self.columns: dict[str, Columns] = {}
         """Scalars by kind of record; measurements by split, so that none makes gaps in another."""
         self.end: dict[str, Any] | None = None
@@ -305,7 +307,7 @@ class RunFollower:
 
     @property
     def problem(self) -> str | None:
-        """What of the run could not be read, in one line."""
+        """Parts of the run that could not be read, in one line; None if all could be read."""
         text = self._reader.problem
         if text is None and self._size >= 0 and self.state != "running":
             text = self._reader.end_problem(self.heartbeat)

@@ -30,6 +30,7 @@ from nclab.statistics.checks import (
     check_sizes,
 )
 from nclab.statistics.process_group import MESSAGE, Group, ProcessGroup
+from nclab.text import listed
 
 STATE_VERSION = 1
 NO_INDEX = torch.iinfo(torch.int64).min
@@ -230,7 +231,7 @@ class ClassMoments:
         if self._residual_scatter is not None and dropped.any():
             raise DataError(
                 "Expected a selection of all classes with samples, as the scatter is pooled over "
-                f"them, but it lacks {_listing(dropped.nonzero().flatten().tolist())}."
+                f"them, but it lacks {listed(dropped.nonzero().flatten().tolist())}."
             )
         result = self._empty_like(len(index))
         for name in PER_CLASS:
@@ -488,14 +489,33 @@ class ClassMoments:
                 f"Expected the state of ClassMoments, missing {', '.join(missing)}. "
                 "Pass the result of state_dict()."
             )
+        if state["header"].shape != (4,) or state["pivot"].ndim != 2:
+            raise DataError(
+                "Expected the state of ClassMoments, got arrays of other shapes. "
+                "Pass the result of state_dict()."
+            )
         version, ignored, rows_seen, ignore = state["header"].tolist()
         if version != STATE_VERSION:
             raise DataError(f"Expected ClassMoments state version {STATE_VERSION}, got {version}.")
         result = cls(2, 2, ignore_index=None if ignore == NO_INDEX else ignore)
+        num_classes, dim = state["pivot"].shape
+        shapes = dict.fromkeys(("pivot", "residual_sum", "unit_sum"), (num_classes, dim))
+        shapes["residual_scatter"] = (dim, dim)
         for name in (*names, "residual_scatter"):
             value = state.get(name)
-            if value is not None:
-                setattr(result, f"_{name}", value.clone() if copy else value)
+            if value is None:
+                continue
+            shape = shapes.get(name, (num_classes,))
+            dtype = torch.int64 if name in ("count", "zeros") else torch.float64
+            if value.shape != shape or value.dtype != dtype:
+                raise DataError(
+                    f"Expected {name} as {dtype} {shape}, got {value.dtype} {tuple(value.shape)}."
+                )
+            if not all(torch.isfinite(part).all() for part in value.split(blocks.MANY_CLASSES)):
+                raise DataError(f"Expected finite {name}, got nan or inf.")
+            setattr(result, f"_{name}", value.clone() if copy else value)
+        if (result._count < 0).any() or (result._zeros < 0).any():
+            raise DataError("Expected counts of 0 or more in the state, got negative ones.")
         result.ignored, result.rows_seen = ignored, rows_seen
         if "unit" in state:  # Older versions did not store it.
             result.unit = max(result.unit, float(state["unit"].flatten()[0]))
@@ -545,10 +565,5 @@ def require_samples(counts: Tensor) -> None:
         missing = (counts == 0).nonzero().flatten().tolist()
         raise DataError(
             f"Expected samples of all {len(counts)} classes, got none of "
-            f"{_listing(missing)}. Pass min_count=1 to skip these classes."
+            f"{listed(missing)}. Pass min_count=1 to skip these classes."
         )
-
-
-def _listing(classes: Sequence[int]) -> str:
-    first = ", ".join(str(c) for c in classes[:10])
-    return first if len(classes) <= 10 else f"{first} and {len(classes) - 10} more"

@@ -222,7 +222,7 @@ def finite_target(numbers: Numbers) -> Finding:
     """Require that the distance from the target is smaller than the distance from SELI."""
     nearer = mean_by_seed(numbers, study.column("from_seli", minus="from_target"))
     return judge_effects(
-        [Part("distance from SELI − distance from the target", nearer)], margin=0.01
+        [Part("difference of distances, from SELI − from the target", nearer)], margin=0.01
     )
 
 

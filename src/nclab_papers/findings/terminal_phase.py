@@ -115,7 +115,7 @@ def _field(name: str, index: int | None = None) -> Value:
 FALLING = ("variation within classes", "deviation from equal angles (class means)")
 """Quantities whose decrease is claimed."""
 COLLAPSE = (*FALLING, "smallest training margin")
-ACCURACY, AGREEMENT = "test accuracy", "nearest class mean agrees with the network, test"
+ACCURACY, AGREEMENT = "test accuracy", "agreement with the nearest class mean, test"
 MARGIN_QUANTILES = ("10 % quantile of the test margins", "median of the test margins")
 
 

@@ -253,7 +253,7 @@ def _ends_small(seeds: Seeds, names: Sequence[str]) -> list[Part]:
     """Return the quantities at the end, which the paper says are below its small value."""
     return [
         Part(
-            f"{COLUMNS[QUANTITIES.index(name)]} at the end",
+            f"quantity {COLUMNS[QUANTITIES.index(name)]} at the end",
             {seed: rows[-1][name] for seed, rows in seeds.items()},
             below=SMALL,
         )

@@ -61,7 +61,7 @@ def tables(numbers: Numbers) -> list[Table]:
     ordered = sorted(numbers["rows"], key=lambda row: (row["weight_decay"], row["teacher_depth"]))
     keys = (trained.DECAY_COLUMN, Column("teacher depth", "teacher_depth", "d"))
     columns = (trained.ACCURACY_COLUMN, *trained.COSINE_COLUMNS)
-    return [summarise("Last-layer features", ordered, keys, columns)]
+    return [summarise("Cosines of the last-layer features", ordered, keys, columns)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:

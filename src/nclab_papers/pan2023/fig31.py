@@ -65,7 +65,9 @@ def tables(numbers: Numbers) -> list[Table]:
         Column("α", "alpha", ".2f"),
         Column("β", "beta", ".2f"),
     )
-    return [summarise("Last-layer features", numbers["rows"], keys, columns)]
+    return [
+        summarise("Cosines and norms of the last-layer features", numbers["rows"], keys, columns)
+    ]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
@@ -234,7 +236,7 @@ def _affine_minus_plain(numbers: Numbers) -> Finding:
             trained.by_seed(rows, trained.degree, norm=norm, weight_decay=decay)
             for norm in ("affine", "plain")
         )
-        name = f"collapse with affine − plain batch norm at weight decay {decay:g}"
+        name = f"difference of collapse, affine − plain batch norm, at weight decay {decay:g}"
         parts.append(Part(name, trained.paired_differences(affine, plain)))
     return judge_effects(parts, margin=trained.COSINE_MARGIN)
 

@@ -61,11 +61,7 @@ def run(
 ) -> dict[str, Any]:
     """Train the networks; return one row per layer, per network, and per network and error."""
     runs = config.networks.rows(
-        out,
-        seeds=seeds,
-        engine=engine,
-        layers=config.layers,
-        weight_decays=config.weight_decays,
+        out, seeds=seeds, engine=engine, layers=config.layers, weight_decays=config.weight_decays
     )
     rows = [layer for run in runs for layer in layer_rows(out, run)]
     return {
@@ -124,7 +120,8 @@ def tables(numbers: Numbers) -> list[Table]:
         Column("last min intra", "min_intra"),
         Column("last max inter", "max_inter"),
     )
-    return [summarise("Networks", numbers["runs"], (trained.DECAY_COLUMN,), columns)]
+    title = "Effective depth at several errors ε, and cosines of the last layer"
+    return [summarise(title, numbers["runs"], (trained.DECAY_COLUMN,), columns)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:

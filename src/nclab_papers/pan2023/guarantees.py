@@ -165,14 +165,6 @@ def _counts(row: Row) -> bool:
     return bool(row["accuracy"] >= PERFECT)
 
 
-def pictures(numbers: Numbers) -> list[Picture]:
-    """Return the guarantee curves."""
-    config = numbers["config"]
-    return [
-        guarantees_picture(numbers["curve"], config["num_classes"], config["product"]),
-    ]
-
-
 STYLES: dict[str, dict[str, Any]] = {
     "thesis": {"colour": 4, "style": "dashed"},
     "nclab": {"colour": 0},
@@ -183,11 +175,13 @@ INTER = ("thesis_inter_upper", "inter_upper", "true_inter")
 """Fields of the curves, in the order of `STYLES`."""
 
 
-def guarantees_picture(rows: Sequence[Row], num_classes: int, product: float) -> Picture:
+def pictures(numbers: Numbers) -> list[Picture]:
     """Return the largest deviations of a class and of a pair from collapse against the excess loss.
 
     Both axes of both panels are logarithmic. A label contains the slope of its curve.
     """
+    rows, config = numbers["curve"], numbers["config"]
+    num_classes = int(config["num_classes"])
     vertex = 1 / (num_classes - 1)
     excess = _column(rows, "excess_loss")
     panels = []
@@ -203,15 +197,12 @@ def guarantees_picture(rows: Sequence[Row], num_classes: int, product: float) ->
             series.append(Series(label, finite(excess), finite(shown), **style))
         vacuous = (Reference("no guarantee", y=largest),)
         panels.append(Panel(title, "excess loss ε", "", tuple(series), "log", "log", vacuous))
-    return Picture(
-        "guarantees",
-        f"What the loss guarantees: C = {num_classes}, αβ = {product:g}",
-        tuple(panels),
-        2,
+    title = f"What the loss guarantees: C = {num_classes}, αβ = {config['product']:g}"
+    caption = (
         "Largest deviation of a class or a pair of classes from collapse at a given excess loss: "
-        "the thesis's bounds, nclab's bounds, and the worst case that a search found.",
-        (4.2, 2.8),
+        "the thesis's bounds, nclab's bounds, and the worst case that a search found."
     )
+    return [Picture("guarantees", title, tuple(panels), 2, caption, (4.2, 2.8))]
 
 
 def describe_slope(excess: Array, deviation: Array) -> str:

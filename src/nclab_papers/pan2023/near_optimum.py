@@ -15,13 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nclab.claims.claim import Kind, Numbers
-from nclab.claims.statements import (
-    draws,
-    hand_error,
-    judge_and_describe,
-    statement,
-    tally,
-)
+from nclab.claims.statements import draws, hand_error, judge_and_describe, statement, tally
 from nclab.theory.layer_peeled import FloatArray, g
 from nclab.theory.statements import (
     ROUNDING,
@@ -31,10 +25,7 @@ from nclab.theory.statements import (
     units,
     weights_and_features,
 )
-from nclab_papers.pan2023.jensen import (
-    gap_with_rounding,
-    relative_exponential_gap,
-)
+from nclab_papers.pan2023.jensen import gap_with_rounding, relative_exponential_gap
 from nclab_papers.pan2023.loss_steps import loss_strong_convexity, networks
 
 LEAST = 1e-290

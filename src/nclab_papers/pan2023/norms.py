@@ -49,11 +49,7 @@ def run(
 ) -> dict[str, Any]:
     """Train the networks and return each with its optimum and its certificate."""
     networks = config.networks.rows(
-        out,
-        seeds=seeds,
-        engine=engine,
-        layers=config.layers,
-        weight_decays=config.weight_decays,
+        out, seeds=seeds, engine=engine, layers=config.layers, weight_decays=config.weight_decays
     )
     rows = []
     for row in networks:

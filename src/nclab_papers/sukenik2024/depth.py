@@ -298,7 +298,9 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
         study.by_cell(deep(numbers, DEEP, kind="relu", width=width), study.column("rank"), *keys)
         for width in (widths[-1], widths[0])
     )
-    part = Part(f"rank at width {widths[-1]} C − at {widths[0]} C", study.differences(wide, narrow))
+    part = Part(
+        f"difference of rank, width {widths[-1]} C − {widths[0]} C", study.differences(wide, narrow)
+    )
     rows = deep(numbers, DEEP, kind="relu", width=(widths[0], widths[-1]))
     return _with_counts(judge_effects([part], margin=0.5), rows)
 

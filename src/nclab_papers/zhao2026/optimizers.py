@@ -210,7 +210,7 @@ def cannot_emerge(numbers: Numbers) -> Finding:
     rows = study.as_rows(numbers)
     parts = [
         Part(
-            f"log10 of the smallest {name.upper()}, AdamW − SGD",
+            f"difference of log10 of the smallest {name.upper()}, AdamW − SGD",
             study.differences(
                 _smallest(study.having(rows, optimizer="adamw"), name),
                 _smallest(study.having(rows, optimizer="sgd"), name),
@@ -251,7 +251,7 @@ def momentum_accelerates(numbers: Numbers) -> Finding:
         return {key: nc1[key] - loss[key] for key in nc1.keys() & loss.keys()}
 
     gains = study.differences(nc1_over_loss(NO_MOMENTUM), nc1_over_loss("sgd"))
-    part = Part("log10 of NC1 over loss, without momentum − with momentum", gains)
+    part = Part("difference of log10 of NC1 over loss, without momentum − with momentum", gains)
     return study.of_the_source(judge_effects([part], margin=MARGIN), numbers)
 
 
@@ -273,7 +273,7 @@ def sgdw_matched(numbers: Numbers) -> Finding:
     keys = (*CELL, "weight_decay")
     sgdw = study.by_cell(study.having(rows, optimizer="sgdw"), study.log10("nc1"), *keys)
     gaps = study.differences(sgdw, study.by_cell(matched, study.log10("nc1"), *keys))
-    return judge_effects([study.within("log10 NC1, SGDW − SGD", gaps, MARGIN)])
+    return judge_effects([study.within("difference of log10 NC1, SGDW − SGD", gaps, MARGIN)])
 
 
 @study_claim(
@@ -310,7 +310,7 @@ def centred_and_raw(numbers: Numbers) -> Finding:
     raw, centred = (
         study.by_cell(rows, study.log10(column), *CELL) for column in ("raw_nc3", "nc3")
     )
-    part = Part("log10 NC3, raw − centred", study.differences(raw, centred))
+    part = Part("difference of log10 NC3, raw − centred", study.differences(raw, centred))
     return judge_effects([part], margin=MARGIN)
 
 
@@ -331,4 +331,6 @@ def parity(numbers: Numbers) -> Finding:
         for key in {cell[:3] for cell in cells}
         if odd and even and all((*key, C) in cells for C in every)
     }
-    return judge_effects([Part("NC0, odd − even classes", study.averaged(gaps))], margin=0.01)
+    return judge_effects(
+        [Part("difference of NC0, odd − even classes", study.averaged(gaps))], margin=0.01
+    )

@@ -13,16 +13,16 @@ from tests.nclab_papers.pan2023.tiny import panel
 
 
 def test_conjectures_have_an_e_for_every_seed(numbers: dict[str, dict[str, Any]]) -> None:
-    found = numbers["pan2023_conjectures"]
+    recorded = numbers["pan2023_conjectures"]
     converged = [row for row in numbers["pan2023_fig31"]["rows"] if row["converged"]]
     expected = {row["seed"] for row in converged if row["norm"] == "affine"}
     seeds = {
         row["seed"]
-        for row in found["worst"]
+        for row in recorded["worst"]
         if row["conjecture"] == "3.2.1" and row["data"] == "teacher"
     }
     assert seeds == expected
-    assert all(0 <= row["smallest_e"] <= 2 for row in found["worst"])
+    assert all(0 <= row["smallest_e"] <= 2 for row in recorded["worst"])
 
 
 def test_one_seed_has_no_interval_in_table_and_picture() -> None:
@@ -65,17 +65,17 @@ def test_one_setting_with_a_large_e_decides() -> None:
     for row in numbers["worst"]:
         if row["layers"] == 15:
             row["smallest_e"] = 0.4 if row["seed"] % 2 else 0.0
-    found = conjectures.sharpens_with_depth.judge(numbers)
-    assert found.verdict is Verdict.UNDECIDED
-    assert found.numbers["weakest"] == "smallest e, conic data, 15 layers"
+    finding = conjectures.sharpens_with_depth.judge(numbers)
+    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.numbers["weakest"] == "smallest e, conic data, 15 layers"
 
 
 def test_a_setting_without_any_e_leaves_a_conjecture_undecided() -> None:
     numbers = attacks.conjectures()
     numbers["worst"] = [row for row in numbers["worst"] if row["layers"] == 6]
-    found = conjectures.grows_with_decay.judge(numbers)
-    assert found.verdict is Verdict.UNDECIDED
-    assert "not measured: smallest e, conic data, 15 layers" in found.evidence
+    finding = conjectures.grows_with_decay.judge(numbers)
+    assert finding.verdict is Verdict.UNDECIDED
+    assert "not measured: smallest e, conic data, 15 layers" in finding.evidence
 
 
 def test_a_conjecture_that_fails_for_one_reading_says_so() -> None:
@@ -83,9 +83,9 @@ def test_a_conjecture_that_fails_for_one_reading_says_so() -> None:
     for row in numbers["worst"]:
         if row["reading"] == conjectures.CONVERGED:
             row["smallest_e"] = 0.4
-    found = conjectures.grows_with_decay.judge(numbers)
-    assert found.verdict is Verdict.CONTRADICTED
-    assert found.sentence.startswith(
+    finding = conjectures.grows_with_decay.judge(numbers)
+    assert finding.verdict is Verdict.CONTRADICTED
+    assert finding.sentence.startswith(
         "Contradicted. Reproduced if perfect means that every sample is correct. "
     )
 
@@ -96,13 +96,13 @@ def test_networks_below_accuracy_1_count_for_one_reading_only() -> None:
         return {"weight_decay": decay, "accuracy": accuracy, **layer, "measured": [layer, layer]}
 
     networks = [network(1e-4, 0.3, 1.0), network(1e-3, 0.4, 1.0), network(1e-2, 0.1, 0.995)]
-    found = {
+    finding = {
         (row["conjecture"], row["reading"]): row["smallest_e"]
         for row in conjectures.smallest(networks)
     }
-    assert found["3.1.1", conjectures.CONVERGED] == pytest.approx(0.3 / 2.302585092994046)
-    assert found["3.1.1", conjectures.PERFECT] == 0
-    assert found["3.2.1", conjectures.PERFECT] == 0
+    assert finding["3.1.1", conjectures.CONVERGED] == pytest.approx(0.3 / 2.302585092994046)
+    assert finding["3.1.1", conjectures.PERFECT] == 0
+    assert finding["3.2.1", conjectures.PERFECT] == 0
 
 
 def test_conjectures_show_medians_and_intervals() -> None:
@@ -123,5 +123,5 @@ def test_conjectures_show_medians_and_intervals() -> None:
 def test_a_seed_needs_the_largest_e_of_its_weight_decays() -> None:
     where = {"conjecture": "3.2.1", "data": "conic", "layers": 6, "reading": "all", "seed": 0}
     rows = [{**where, "weight_decay": decay, "smallest_e": e} for decay, e in ((1, 0.4), (2, 0.01))]
-    [found] = conjectures.worst_of_seeds(rows)
-    assert found["smallest_e"] == 0.4
+    [finding] = conjectures.worst_of_seeds(rows)
+    assert finding["smallest_e"] == 0.4

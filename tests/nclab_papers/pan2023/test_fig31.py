@@ -8,7 +8,7 @@ from nclab.claims.attacks import change_rows
 from nclab.claims.claim import Verdict
 from nclab.claims.paper import find_preset
 from nclab.errors import NclabError
-from nclab_papers.pan2023 import attacks, fig31
+from nclab_papers.pan2023 import attacks, fig31, networks
 from tests.nclab_papers.pan2023.tiny import DECAYS, panel
 
 ETF = "simplex ETF, −1/(C−1)"
@@ -46,9 +46,9 @@ def test_affine_batch_norm_with_little_decay_must_not_collapse() -> None:
     for row in numbers["rows"]:
         if row["norm"] == "affine":
             row.update(min_intra=1.0, max_inter=-1 / 3)
-    found = fig31.only_affine.judge(numbers)
-    assert found.verdict is Verdict.CONTRADICTED
-    assert found.numbers["weakest"] == (
+    finding = fig31.only_affine.judge(numbers)
+    assert finding.verdict is Verdict.CONTRADICTED
+    assert finding.numbers["weakest"] == (
         "collapse with affine batch norm at the smallest weight decay"
     )
 
@@ -78,9 +78,9 @@ def test_an_unmeasured_part_is_not_reproduced() -> None:
         if row["norm"] == "affine":
             row["converged"] = False
     for claim in (fig31.only_affine, fig31.norm_helps_decay):
-        found = claim.judge(numbers)
-        assert found.verdict is Verdict.UNDECIDED
-        assert "not measured: " in found.evidence
+        finding = claim.judge(numbers)
+        assert finding.verdict is Verdict.UNDECIDED
+        assert "not measured: " in finding.evidence
 
 
 def test_less_collapse_at_every_weight_decay_needs_every_decay() -> None:
@@ -88,10 +88,10 @@ def test_less_collapse_at_every_weight_decay_needs_every_decay() -> None:
     for row in numbers["rows"]:
         if row["norm"] == "plain" and row["weight_decay"] == 1e-3:
             row["converged"] = False
-    found = fig31.affine_above_plain.judge(numbers)
-    assert found.verdict is Verdict.UNDECIDED
-    assert found.numbers["missing"] == [
-        "collapse with affine − plain batch norm at weight decay 0.001"
+    finding = fig31.affine_above_plain.judge(numbers)
+    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.numbers["missing"] == [
+        "difference of collapse, affine − plain batch norm, at weight decay 0.001"
     ]
     for row in numbers["rows"]:
         if row["norm"] == "affine" and row["weight_decay"] <= 3e-4:
@@ -104,9 +104,9 @@ def test_steps_outside_the_range_of_convergence_are_not_required() -> None:
     for row in numbers["rows"]:
         if row["norm"] == "affine" and row["weight_decay"] == 1e-2:
             row["converged"] = False
-    found = fig31.grows.judge(numbers)
-    assert found.verdict is Verdict.REPRODUCED
-    assert [row["verdict"] for row in found.numbers["readings"]] == ["reproduced"]
+    finding = fig31.grows.judge(numbers)
+    assert finding.verdict is Verdict.REPRODUCED
+    assert [row["verdict"] for row in finding.numbers["readings"]] == ["reproduced"]
 
 
 def test_one_falling_step_is_another_reading_of_growth() -> None:
@@ -114,10 +114,12 @@ def test_one_falling_step_is_another_reading_of_growth() -> None:
     for row in numbers["rows"]:
         if row["norm"] == "affine" and row["weight_decay"] == 7e-3:
             row["max_inter"] += 0.115  # the degree falls by five thousandths
-    found = fig31.grows.judge(numbers)
-    assert found.verdict is Verdict.REPRODUCED
-    assert found.sentence.startswith("Reproduced. No effect if collapse must grow at every step. ")
-    [steps] = found.numbers["readings"]
+    finding = fig31.grows.judge(numbers)
+    assert finding.verdict is Verdict.REPRODUCED
+    assert finding.sentence.startswith(
+        "Reproduced. No effect if collapse must grow at every step. "
+    )
+    [steps] = finding.numbers["readings"]
     assert "rise of collapse from weight decay 0.003 to 0.007: -0.005" in steps["evidence"]
 
 
@@ -129,9 +131,9 @@ def test_centred_features_are_another_reading_of_claims_with_cosines() -> None:
             "centred_max_inter": row["max_inter"] if row["norm"] == "affine" else -1 / 3,
         },
     )(attacks.fig31())
-    found = fig31.affine_above_plain.judge(numbers)
-    assert found.verdict is Verdict.REPRODUCED
-    assert found.sentence.startswith("Reproduced. Contradicted if features are centred. ")
+    finding = fig31.affine_above_plain.judge(numbers)
+    assert finding.verdict is Verdict.REPRODUCED
+    assert finding.sentence.startswith("Reproduced. Contradicted if features are centred. ")
     bars = fig31.only_affine.judge(numbers).numbers["readings"]
     assert [row["reading"] for row in bars] == [
         "features are centred",
@@ -141,9 +143,9 @@ def test_centred_features_are_another_reading_of_claims_with_cosines() -> None:
 
 def test_perfect_accuracy_has_two_readings() -> None:
     nearly = change_rows("rows", lambda row: {"accuracy": min(row["accuracy"], 0.9996)})
-    found = fig31.converges.judge(nearly(attacks.fig31()))
-    assert found.verdict is Verdict.REPRODUCED
-    assert found.sentence.startswith(
+    finding = fig31.converges.judge(nearly(attacks.fig31()))
+    assert finding.verdict is Verdict.REPRODUCED
+    assert finding.sentence.startswith(
         "Reproduced. Contradicted if perfect means that every sample is correct. "
     )
 
@@ -155,7 +157,7 @@ def test_figure_31_has_the_thesis_arrangement() -> None:
     assert [one.title for one in picture.panels] == ["BN with affine", "BN without affine", "no BN"]
     affine = panel(picture)
     assert [line.label for line in affine.series] == ["min intra", "max inter", ETF]
-    assert list(affine.series[0].x) == list(attacks.DECAYS)
+    assert list(affine.series[0].x) == list(networks.DECAYS)
     assert affine.series[0].y[0] == pytest.approx(0.4465)
     low, high = affine.series[0].low, affine.series[0].high
     assert low is not None

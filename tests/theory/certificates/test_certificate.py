@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import linprog
 
 from nclab.errors import DataError
 from nclab.measurement.arrays import measure_features
@@ -25,7 +26,8 @@ from nclab.theory.certificates.norms_and_loss import (
 )
 from nclab.theory.certificates.one_class import alignment_lower, intra_lower, sharp_holds
 from nclab.theory.certificates.theorem_constants import asymptotic_constants
-from nclab.theory.layer_peeled import g_inverse, g_prime
+from nclab.theory.layer_peeled import FloatArray, g_inverse, g_prime, g_rise
+from nclab.theory.statements import sample_losses, units
 from nclab.theory.worst_case import worst_inter, worst_intra
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +103,84 @@ def test_reference_asymptotic_constants(row: dict[str, float]) -> None:
     constants = asymptotic_constants(int(row["num_classes"]), row["product"])
     for name in ("kappa", "mu_standard", "mu_pairs"):
         assert getattr(constants, name) == pytest.approx(row[name], rel=1e-5)
+
+
+def one_class(
+    classes: int, product: float, shares: FloatArray, sigma: FloatArray, r: FloatArray
+) -> tuple[float, float]:
+    """Return excess loss and intra-class cosine of an ETF with one class of several kinds of
+    features: shares, norms (scaled to mean square `product`^2) and cosines with the row."""
+    sigma = sigma * product / math.sqrt(float(shares @ sigma**2))
+    rise = g_rise(sigma * r - product, classes, product)
+    return float(shares @ rise) / classes, float(shares @ r) ** 2
+
+
+@pytest.mark.parametrize(
+    ("classes", "product", "turned", "rare"),
+    [(4, 1.0, 13.587, 31.419), (10, 2.5, 20.067, 29.416), (10, 5.0, 107.068, 18.390)],
+)
+def test_asymptotic_intra_counts_rare_reversed_samples(
+    classes: int, product: float, turned: float, rare: float
+) -> None:
+    """One of 1,000 samples with norm near 0 that points backwards may be worse than turned ones."""
+    constant = asymptotic_constants(classes, product).intra
+    assert constant == pytest.approx(max(turned, rare), rel=1e-3)
+    one, tiny = np.ones(1), np.array([1.0, 1e-9])
+    excess, intra = one_class(classes, product, one, one, np.array([1 - 1e-6]))
+    assert (1 - intra) / excess == pytest.approx(turned, rel=1e-3)
+    for share in (1e-3, 1e-5):
+        shares = np.array([1 - share, share])
+        excess, intra = one_class(classes, product, shares, tiny, np.array([1.0, -1.0]))
+        assert (1 - intra) / excess == pytest.approx(rare, rel=5 * share + 1e-3)
+
+
+@pytest.mark.parametrize("relative", [1e-8, 1e-4])
+@pytest.mark.parametrize(
+    ("classes", "product"), [(3, 0.3), (4, 1.0), (4, 2.0), (10, 2.5), (10, 5.0)]
+)
+def test_the_exact_form_follows_the_asymptotic_constant(
+    classes: int, product: float, relative: float
+) -> None:
+    inputs = norms_and_loss(classes, product, 1.0, g(product, classes) * (1 + relative))
+    gap = 1 - intra_lower(inputs, alignment_lower(inputs)).value
+    constant = asymptotic_constants(classes, product).intra
+    assert gap / (inputs.excess * constant) == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(("classes", "product", "close"), [(4, 1.0, 0.01), (10, 2.5, 0.01)])
+def test_one_reversed_sample_of_a_thousand_nearly_reaches_the_bound(
+    classes: int, product: float, close: float
+) -> None:
+    samples = 1000
+    W = math.sqrt(product * classes / (classes - 1)) * (np.eye(classes) - 1 / classes)
+    H = np.repeat(W[:, None], samples, axis=1)
+    H[0] *= math.sqrt(samples / (samples - 1))
+    H[0, 0] *= -1e-9
+    loss = float(sample_losses(W, H).mean())
+    root = math.sqrt(product)
+    bound = certify(classes, root, root, loss, pairs=False).intra_lower.value
+    assert bound is not None
+    intra = float(np.linalg.norm(units(H)[0].mean(0))) ** 2
+    assert bound <= intra
+    assert 1 - intra == pytest.approx(1 - bound, rel=close)
+
+
+def test_no_rare_features_exceed_the_asymptotic_constant() -> None:
+    rng = np.random.default_rng(0)
+    closest = math.inf
+    for _ in range(4000):
+        classes, product = int(rng.integers(2, 20)), math.exp(rng.uniform(-2, 2.5))
+        kinds = int(rng.integers(1, 4))
+        few = 10 ** rng.uniform(-7, -5, size=kinds)
+        shares = np.append(few, 1 - few.sum())
+        r = np.append(rng.choice([-1.0, 0.0, 0.5, *rng.uniform(-1, 1, 3)], size=kinds), 1.0)
+        r[-1] -= rng.choice([0.0, 10 ** rng.uniform(-8, -5)])
+        sigma = np.append(10 ** rng.uniform(-6, 0.3, size=kinds), 1.0)
+        excess, intra = one_class(classes, product, shares, sigma, r)
+        constant = asymptotic_constants(classes, product).intra
+        slack = 1 - (1 - intra) / (excess * constant)
+        closest = min(closest, slack)
+    assert -1e-4 < closest < 0.01
 
 
 @pytest.mark.parametrize("row", GOLDEN["true_worst_case"]["intra"])
@@ -182,6 +262,54 @@ def test_dual_check_agrees_with_a_fine_grid() -> None:
             values[cosines <= 1].min() >= level * (1 - 1e-6) and math.log(classes) - nu >= level
         )
         assert sharp_holds(classes, r, y, y) == passes
+
+
+def test_no_distribution_of_features_is_below_the_exact_form() -> None:
+    """A linear program over distributions of (norm, cosine) on a grid: no proof is shared."""
+    rng = np.random.default_rng(1)
+    r, distances = np.linspace(-1, 1, 61), []
+    for _ in range(40):
+        classes, p = int(rng.integers(2, 20)), math.exp(rng.uniform(-1.5, 2.5))
+        mean_r = float(rng.uniform(0.05, 0.98))
+        sigma = np.concatenate([[0.0], p * np.geomspace(0.02, 8, 60)])
+        grid_s, grid_r = (axis.ravel() for axis in np.meshgrid(sigma, r))
+        losses = g(grid_s * grid_r, classes)
+        constraints = np.stack([np.ones_like(grid_s), grid_r, (grid_s / p) ** 2])
+        program = linprog(losses, A_eq=constraints, b_eq=[1.0, mean_r, 1.0], method="highs")
+        theta = np.linspace(0, (1 - mean_r) / 2, 20001)
+        rest = (1 - theta) * g(p * (mean_r + theta) / (1 - theta) ** 1.5, classes)
+        least = float((theta * math.log(classes) + rest).min())
+        assert program.fun >= least * (1 - 1e-6)
+        distances.append(program.fun / least - 1)
+    assert np.median(distances) < 0.02
+
+
+@pytest.mark.parametrize("cases", [25, pytest.param(400, marks=pytest.mark.slow)])
+def test_no_mixture_on_a_grid_is_below_the_bound(cases: int) -> None:
+    """Shares and norm products on a grid attain a mean cosine; the bound is below, but close."""
+    rng = np.random.default_rng(4)
+    compared = 0
+    while compared < cases:
+        classes, product = int(rng.integers(2, 30)), math.exp(rng.uniform(-2, 2))
+        inputs = norms_and_loss(
+            classes, product, 1.0, g(product, classes) * (1 + 10 ** rng.uniform(-6, 0.3))
+        )
+        rho = alignment_lower(inputs)
+        bound = intra_lower(inputs, rho)
+        if rho <= 0 or bound.sharp:
+            continue
+        compared += 1
+        low, high = score_range(inputs)
+        p = np.linspace(max(low, 1e-9), min(high / rho, classes * product), 900)
+        theta = np.linspace(0, 1 - rho**2, 600)[:, None]
+        others = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
+        loss = inputs.optimal_loss + classes * inputs.excess - others - theta * math.log(classes)
+        score = g_inverse(np.maximum(loss, 0.0) / (1 - theta), classes)
+        cosine = (1 - theta) ** 1.5 * score / p - theta
+        least = float(np.where((loss > 0) & (cosine <= 1 - 2 * theta), cosine, np.inf).min())
+        assert bound.value <= max(least, 0.0) ** 2 + 1e-12
+        close = 1e-2 * (1 - rho**2) + 1e-9
+        assert math.sqrt(bound.value) >= max(least - close, 0.0)
 
 
 def test_sharp_bound_is_not_claimed_if_its_check_fails() -> None:

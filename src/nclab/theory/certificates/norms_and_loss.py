@@ -128,10 +128,10 @@ def deviation_upper(inputs: NormsAndLoss) -> float:
     (C-1)\log\bigl(1+\tfrac{e^\varepsilon-1}{\pi}\bigr) \le \tfrac{(C-1)\,\varepsilon}{\pi}$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: [0, inf); 0 at collapse. tau = alpha / beta; a bias changes nothing.
+    Range: [0, 2 C alpha beta]; 0 at collapse. tau = alpha / beta; a bias changes nothing.
     """
     step = g_rise_inverse(np.array(inputs.excess), inputs.num_classes, inputs.product)
-    return -inputs.num_classes * float(step)
+    return inputs.num_classes * min(-float(step), 2 * inputs.product)
 
 
 @lru_cache(maxsize=64)

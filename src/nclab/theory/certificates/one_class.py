@@ -30,11 +30,12 @@ from nclab.theory.layer_peeled import (
 
 ZOOMS = 12
 POINTS = 65
+COARSE_POINTS = 17
 CELLS = 48
 CLASS_CELLS = 640
-"""Cells per axis over (theta, p), and over theta alone; every cell is bounded, not sampled."""
+"""Cells over theta for all classes, and for one class; every cell is bounded, not sampled."""
 ROUNDS = 6
-MOST_CELLS = 60_000
+MOST_CELLS = 800
 DROPPED = 1e-6
 
 
@@ -205,7 +206,7 @@ def intra_lower(inputs: NormsAndLoss, alignment: float) -> IntraBound:
         return IntraBound(alignment**2, sharp=True)
     value = float(jensen_intra(alignment))
     if inputs.bias_norm == 0:
-        mixed = min(_mixture(inputs, max(low, 0.0), high), alignment)
+        mixed = min(_mixture(inputs, alignment, max(low, 0.0), high), alignment)
         value = max(value, max(mixed, 0.0) ** 2)
     return IntraBound(value, sharp=False)
 
@@ -233,50 +234,60 @@ def class_intra_lower(
             for rho, p in zip(alignments, products, strict=True)
         ]
     )
-    theta = np.linspace(0.0, 1.0, CLASS_CELLS + 1)
     unsettled = (sharp == 0) & (alignments > 0)
     if unsettled.any():
-        left = losses[unsettled, None] - theta[:-1] * g(shift, num_classes)  # (classes, cells)
-        share = _share(left, theta[1:], num_classes, products[unsettled, None], shift)
-        mixed = np.where(share <= 1 - 2 * theta[:-1], share, np.inf).min(1)
+        # The share of reversed features is at most 1 - alignment^2, as by `jensen_intra`.
+        theta = np.linspace(0.0, 1 - alignments[unsettled] ** 2, CLASS_CELLS + 1).T
+        first, last = theta[:, :-1], theta[:, 1:]  # (classes, cells)
+        left = losses[unsettled, None] - first * g(shift, num_classes)
+        share = _share(left, last, num_classes, products[unsettled, None], shift)
+        mixed = np.where(share <= 1 - 2 * first, share, np.inf).min(1)
         mixed = np.clip(mixed, 0.0, alignments[unsettled])
         values[unsettled] = np.maximum(values[unsettled], mixed**2)
     return np.where(sharp == 1, alignments**2, values), sharp
 
 
-def _mixture(inputs: NormsAndLoss, low: float, high: float) -> float:
+def _mixture(inputs: NormsAndLoss, alignment: float, low: float, high: float) -> float:
     """Return the exact bound on the mean cosine of a class, over all norm products in [low, high].
 
-    Branch and bound: a cell of (theta, p) is bounded from below by its corners, which its
-    monotone parts allow; cells that cannot hold the minimum are dropped, the others are split.
+    Branch and bound over the share theta of reversed features, which is at most 1 - alignment^2: a
+    cell is bounded from below by its ends, which its monotone parts allow; cells that cannot hold
+    the minimum are dropped, the others are split. At a given theta the mean cosine is quasi-convex
+    in p, so that zooms find its minimum.
     """
     classes, product = inputs.num_classes, inputs.product
+    allowed = inputs.optimal_loss + classes * inputs.excess
 
-    def allowed_loss(p: FloatArray) -> FloatArray:
-        other_classes = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
-        return inputs.optimal_loss + classes * inputs.excess - other_classes
+    def least(first: FloatArray, last: FloatArray) -> FloatArray:
+        """Return the smallest mean cosine for shares from `first` to `last`, or a lower number."""
+        start, width = np.full(len(first), low), np.full(len(first), high - low)
+        for _ in range(ZOOMS):
+            p = start[:, None] + width[:, None] * np.linspace(0.0, 1.0, COARSE_POINTS)
+            others = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
+            loss = allowed - others - first[:, None] * math.log(classes)
+            values = _share(loss, last[:, None], classes, p, 0.0)
+            width = width / (COARSE_POINTS - 1)
+            index = np.clip(values.argmin(1) - 1, 0, COARSE_POINTS - 3)
+            start, width = start + index * width, 2 * width
+        return np.asarray(values.min(1))
 
-    width = np.array([1.0 / CELLS, (high - low) / CELLS])
-    theta, p = (axis.ravel() for axis in np.mgrid[0:CELLS, 0:CELLS] * width[:, None, None])
-    p = p + low
+    largest = 1 - alignment**2
+    width = largest / CELLS
+    theta = np.arange(CELLS) * width
     best, bound = math.inf, math.inf
     for _ in range(ROUNDS):
-        end, far = theta + width[0], p + width[1]
-        last = np.minimum(end, 1.0)
-        lower = _share(allowed_loss(p) - theta * math.log(classes), last, classes, far, 0.0)
+        lower, exact = least(theta, np.minimum(theta + width, 1.0)), least(theta, theta)
         lower = np.where(lower <= 1 - 2 * theta, lower, np.inf)
-        exact = _share(allowed_loss(far) - end * math.log(classes), last, classes, far, 0.0)
-        best = min(best, float(np.where(exact <= 1 - 2 * end, exact, np.inf).min()))
-        # Dropped cells hold no value more than DROPPED below the best point.
-        bound = min(float(lower.min()), best - DROPPED)
-        kept = lower < best - DROPPED
-        if not kept.any() or 16 * int(kept.sum()) > MOST_CELLS:
+        best = min(best, float(np.where(exact <= 1 - 2 * theta, exact, np.inf).min()))
+        # Dropped cells hold no value more than `dropped` below the best point.
+        dropped = DROPPED * largest
+        bound = min(float(lower.min()), best - dropped)
+        undecided = lower < best - dropped
+        if not undecided.any() or 4 * int(undecided.sum()) > MOST_CELLS:
             break
         width = width / 4
-        steps = np.arange(4.0)
-        theta = (theta[kept, None, None] + width[0] * steps[:, None] + 0 * steps).ravel()
-        p = (p[kept, None, None] + width[1] * steps + 0 * steps[:, None]).ravel()
-    return bound
+        theta = (theta[undecided, None] + width * np.arange(4.0)).ravel()
+    return bound * (1 - 1e-14)
 
 
 def _share(

@@ -282,6 +282,8 @@ def _targets(values: Any, num_classes: int, loss: str) -> Tensor | None:
 
 
 CLOSED = "closed form"
+ROUNDED = 1e-12
+"""Relative size of singular values up to which they are zero but for rounding."""
 
 
 class Solution(NamedTuple):
@@ -313,10 +315,13 @@ class Solution(NamedTuple):
 def factor_grams(logits: Tensor, metric: Tensor, factors: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     r"""Return the Grams of the last factor and of the product of the others, and singular values.
 
-    With $M D^{1/2} = U\Sigma V^\top$ all factors have singular values $\Sigma^{1/F}$.
+    With $M D^{1/2} = U\Sigma V^\top$ all factors have singular values $\Sigma^{1/F}$. Those of
+    rounding are set to 0, as $\Sigma^{1/F}$ of three factors or more would be large.
     """
     roots = metric.sqrt()
     left, values, right = torch.linalg.svd(logits * roots)
+    if factors > 2:
+        values = torch.where(values > ROUNDED * values.max(), values, 0.0)
     outer = values ** (2 / factors)
     inner = values ** (2 - 2 / factors)
     grams = (left * outer) @ left.T, (right.T * inner) @ right / torch.outer(roots, roots)
