@@ -179,7 +179,7 @@ def test_shares_need_six_seeds() -> None:
     assert finding.sentence == "8 of 8 seeds fail (95 % interval 63 % to 100 %)."
     assert judge_effects([always(8, "training fails")]).sentence == (
         "Training fails in 8 of 8 seeds (95 % interval 63 % to 100 %); the claim needs more than "
-        "50 %."
+        "50 % of all seeds."
     )
     assert judge_effects([always(8, happened=False)]).verdict is Verdict.CONTRADICTED
     assert share_interval(8, 8)[0] == pytest.approx(0.025 ** (1 / 8))

@@ -40,7 +40,8 @@ class Part(NamedTuple):
     step: float = 0.0
     """Resolution of the values, such as 1 for layers; half of it widens the interval."""
     unit: str = ""
-    """Unit of the values; "%" prints shares in per cent."""
+    """Unit of the values; "%" prints shares in per cent, and the name is a clause then, such as
+    "layers have a positive cosine"."""
 
 
 class Share(NamedTuple):
@@ -121,7 +122,8 @@ class Effect:
             return f"{self._edge(self.above)} to {self._edge(self.below)}"
         if self.below is not None:
             return f"less than {self._edge(self.below - self.margin)}"
-        return f"more than {self._edge((self.above or 0.0) + self.margin)}"
+        more = f"more than {self._edge((self.above or 0.0) + self.margin)}"
+        return f"{more} of all seeds" if self.unit == "seeds" else more
 
     def describe(self) -> str:
         """Return the effect as a clause with estimate, interval, claimed range and seeds."""

@@ -241,8 +241,8 @@ def _headline(findings: Sequence[Finding]) -> dict[str, Any]:
 def _answer(effect: Effect, template: str) -> str:
     """Return the sentence of a claim with the numbers of an effect."""
     if not template:
-        happened = effect.unit == "seeds"
-        template = "{what} in {estimate}" if happened else "the {what} is {estimate}"
+        clauses = {"seeds": "{what} in {estimate}", "%": "{estimate} of {what}"}
+        template = clauses.get(effect.unit, "the {what} is {estimate}")
         template += " ({interval}); the claim needs {needed}."
     return template.format(
         what=effect.name,

@@ -203,7 +203,7 @@ def _row(claim: Claim, finding: Finding, numbers: Numbers | None) -> dict[str, A
     """Return a judged claim with the fields of its card and the link to its erratum."""
     row, found = claim.to_dict(finding), finding.numbers
     anchors = (erratum.anchor for erratum in registry.errata() if claim.id in erratum.claims)
-    if "more_seeds" in found:
+    if finding.verdict is Verdict.UNDECIDED and "more_seeds" in found:
         hours = hours_per_seed(numbers)
         row["answer"] += f" {describe_cost(found['more_seeds'], hours)}"
     return {

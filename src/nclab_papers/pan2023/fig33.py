@@ -205,11 +205,11 @@ def _along_layers(
             unit="%",
         )
         for name, shares in (
-            ("share of layer-to-layer steps that do not fall", steps),
-            ("share of networks that rise from the first to the last layer", rises),
+            ("layer-to-layer steps do not fall", steps),
+            ("networks rise from the first to the last layer", rises),
         )
     ]
-    answer = "{what}: {estimate} ({interval}); “very few exceptions” needs {needed}."
+    answer = "{estimate} of {what} ({interval}); “very few exceptions” needs {needed}."
     finding = judge_effects(parts, answer=answer)
     return trained.note_skipped(finding, skipped)
 
@@ -327,7 +327,7 @@ def inter_positive(numbers: Numbers) -> Finding:
             if run["weight_decay"] == decay and perfect:
                 share = sum(row["max_inter"] > 0 for row in perfect) / len(perfect)
                 values[int(run["seed"])] = share
-        name = f"share of near-perfect layers with a positive cosine at weight decay {decay:g}"
+        name = f"near-perfect layers have a positive cosine at weight decay {decay:g}"
         parts.append(Part(name, values, above=MANY, unit="%"))
     return trained.note_skipped(judge_effects(parts), skipped)
 

@@ -247,7 +247,7 @@ def deep(numbers: Numbers, least: int, **match: Any) -> list[Row]:
 def above_half(event: str, rows: Sequence[Row], happened: Any) -> Part:
     """Return by seed the share of the runs in which an event happens, claimed above one half."""
     shares = study.averaged(study.by_cell(rows, happened, *CELL))
-    return Part(f"share of {event}", shares, above=0.5, unit="%")
+    return Part(event, shares, above=0.5, unit="%")
 
 
 @study_claim(
@@ -266,7 +266,7 @@ def descent_finds_low_rank(numbers: Numbers) -> Finding:
     settings = {}
     for loss, width in product(get_args(DeepLoss), numbers["config"]["widths"]):
         runs = study.having(rows, loss=loss, width=width)
-        part = above_half("runs of rank below C − 1", runs, low_rank)
+        part = above_half("runs have a rank below C − 1", runs, low_rank)
         settings[f"{NAMES[loss]}, width {width} C"] = judge_effects([part])
     answer = "rank below that of collapse in more than half of the runs"
     return _with_counts(judge_settings(settings, answer), rows)
@@ -315,4 +315,4 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
 def below_the_etf(numbers: Numbers) -> Finding:
     """Require an objective below the simplex ETF in more than half of the runs."""
     rows = deep(numbers, DEEP - 1, kind="linear", loss="cross_entropy")
-    return judge_effects([above_half("runs that end below the simplex ETF", rows, below_etf)])
+    return judge_effects([above_half("runs end below the simplex ETF", rows, below_etf)])

@@ -52,9 +52,7 @@ def test_constant_networks_are_detected(flat: tuple[float, ...], verdict: Verdic
             row["min_intra"] = 0.5
     finding = fig33.intra_rises.judge(numbers)
     assert finding.verdict is verdict
-    assert finding.numbers["weakest"] == (
-        "share of networks that rise from the first to the last layer"
-    )
+    assert finding.numbers["weakest"] == ("networks rise from the first to the last layer")
     assert finding.numbers["estimate"] == pytest.approx(1 - len(flat) / 6)
 
 
