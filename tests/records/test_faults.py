@@ -148,7 +148,7 @@ def test_a_changed_digit_is_noticed_at_the_checkpoint(tmp_path: Path) -> None:
     with run:
         with pytest.warns(NclabWarning, match="step 30 is skipped"):
             assert run.steps() == [20]
-        with pytest.raises(NclabError, match=r"was not\. Resume from another step"):
+        with pytest.raises(NclabError, match=r"does not\. Resume from another step"):
             run.resume(30)
         run.resume(20)
         run.append({"kind": "measurement", "step": 30, "loss": 1 / 30})

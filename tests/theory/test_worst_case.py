@@ -272,4 +272,4 @@ def test_intra_bound_is_close_to_the_worst_network_of_any_share(
         bound = intra_lower(inputs, alignment_lower(inputs)).value
         reached = worst_with_share(classes, product, excess, 4 if cases is QUICK_CASES else 12)
         assert bound <= reached + 1e-9
-        assert 1 - bound <= (1 - reached) * 1.04, (classes, product, relative, bound, reached)
+        assert bound >= reached - 0.025, (classes, product, relative, bound, reached)

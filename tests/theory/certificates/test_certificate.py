@@ -361,6 +361,30 @@ def test_adversary_finds_no_violation(networks: int) -> None:
     }
 
 
+@pytest.mark.parametrize("networks", [15, pytest.param(400, marks=pytest.mark.slow)])
+def test_rare_samples_that_point_the_wrong_way_violate_no_bound(networks: int) -> None:
+    """A few of up to 1,000 samples of a class are short, reversed or along another class."""
+    rng, attacks = np.random.default_rng(7), adversary()
+    slacks = attacks.Slacks()
+    for _ in range(networks):
+        C, N = int(rng.integers(2, 9)), int(rng.choice([50, 200, 1000]))
+        rows = (np.eye(C) - 1 / C) * math.sqrt(C / (C - 1))
+        size = 10 ** rng.uniform(-7, -1)
+        W = rows + size * rng.normal(size=(C, C))
+        H = np.repeat(rows[:, None], N, axis=1) + size * rng.normal(size=(C, N, C))
+        for _ in range(int(rng.integers(1, 5))):
+            c, other = rng.integers(C, size=2)
+            direction = -rows[c] if rng.random() < 0.5 else rows[other]
+            H[c, int(rng.integers(N))] = direction * 10 ** rng.uniform(-8, 0.3)
+        bias = np.zeros(C)
+        if rng.random() < 0.3:
+            bias = 10 ** rng.uniform(-6, -1) * rng.normal(size=C)
+        product = math.exp(rng.uniform(-0.7, 2.3))
+        attacks.attack(attacks._scaled(W, H, bias, product, rng), rng, slacks)
+    assert not slacks.violations
+    assert slacks.checks["class_intra_lower"] == networks
+
+
 @pytest.mark.parametrize(
     ("num_classes", "product", "relative", "per_class"),
     [(4, 3.0, 0.01, 2), (4, 3.0, 0.3, 4), (4, 3.0, 2.0, 8), (3, 2.0, 0.5, 6)],
@@ -475,7 +499,7 @@ def test_bad_inputs_raise(arguments: tuple[Any, ...], message: str) -> None:
         ),
         (
             {"class_losses": [0.04] * 10, "class_alphas": [2.0] * 10, "class_betas": [3.0] * 10},
-            "centred rows",
+            "centred classifier rows",
         ),
     ],
 )

@@ -304,7 +304,7 @@ def _at(program: Program, measure: Any, value: float) -> tuple[Program, Optimum]
     """Return the program with the penalty weight at which `measure` equals `value`, solved.
 
     The result is None if no positive weight is small enough. The measure must fall as the weight
-    grows. If there are many different counts, nclab searches the weight for averaged counts; the
+    grows. If there are many different counts, nclab finds the weight with averaged counts; the
     bounds are valid for any weight.
     """
     averaged = program.groups > MANY and bool((program.own_target == 1).all())

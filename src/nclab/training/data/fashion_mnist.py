@@ -150,7 +150,7 @@ class Basis(NamedTuple):
     directions: Tensor
     """Directions (pixels, count); the largest entry of each is positive."""
     scale: float
-    """Root of the mean variance of the coordinates, which divides the coordinates."""
+    """Number that divides the coordinates, the root of their mean variance."""
 
 
 _BASES: dict[tuple[int, int], Basis] = {}
