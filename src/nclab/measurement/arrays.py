@@ -76,8 +76,8 @@ def measure_features(
             then be names as well.
         metrics: "all" adds the metrics of `nclab.metrics.catalogue.EXTRAS`; a list adds some.
         intervals: add a 95 % interval to every scalar. The jackknife uses 10 random groups of
-            samples, or the number you pass. Costs as many measurements and the memory of two
-            `ClassMoments` for each group. See `nclab.measurement.resampling`.
+            samples, or the number you pass. Costs about that many measurements, and memory for two
+            `ClassMoments` per group. See `nclab.measurement.resampling`.
         shuffled_labels: measure arrays a second time with shuffled labels, as a baseline.
 
     >>> import torch

@@ -39,7 +39,7 @@ UNDEFINED = {
 REFERENCE_ERROR_UNKNOWN = "the sampling error of the reference is unknown"
 NO_REFERENCE_SPREAD = "undefined: the reference has no spread to compare with"
 FEWEST_CLASSES = 20
-"""Tables show groups of classes if there are at least this many classes and they are uneven."""
+"""Tables show groups of classes if there are at least this many and their sizes are `UNEVEN`."""
 
 
 @dataclass

@@ -80,11 +80,10 @@ def geometry(
 
 
 def vertices(classes: int) -> Tensor:
-    """Return (C, 3) vertices K of a segment (C = 2), a triangle (3), a tetrahedron (4), or points
-    spread over a sphere.
+    """Return (C, 3) points K: a segment, triangle or tetrahedron for C = 2 to 4, else a sphere.
 
-    The columns are orthogonal to the vector of ones and orthonormal. For C = 2 two columns are zero
-    and for C = 3 one.
+    The columns are orthogonal to the vector of ones and orthonormal, except that two columns are
+    zero for C = 2, and one for C = 3.
 
     >>> bool(torch.allclose(vertices(7).T @ vertices(7), torch.eye(3, dtype=torch.float64)))
     True

@@ -344,7 +344,7 @@ class Measurement:
         return labels
 
     def _model_loss(self, raw: Any, batch: Batch, output: Any) -> float | None:
-        """Return the model's own loss on the first batch; None if the model does not compute it.
+        """Return the model's own loss on the first batch; None if it is unknown.
 
         Apply the model's label shift and padding rule from then on.
         """

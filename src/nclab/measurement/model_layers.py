@@ -373,7 +373,8 @@ class ModelLayers:
         output: Any,
         recorder: Recorder,
     ) -> Tensor | NoRows:
-        """Return the rows of a layer from its `tensor`, which the traced pass kept unpooled."""
+        """Return the rows of a layer without recorded rows: those of `tensor`, its value in the
+        traced pass, or of the model's output."""
         module = self.model
         if not layer.point.module:
             tensor = first_tensor(output)

@@ -108,7 +108,7 @@ def _apply(
     results = []
     for count in classes:
         W, H = networks(rng, draws(preset) // 20, count, 2)
-        # Weights and features of one class are longer, and its features point elsewhere.
+        # One class has longer weights and features, and its features have another direction.
         heavy = np.where(np.arange(count) == 0, rng.uniform(1, 3, (len(W), 1)), 1.0)
         away = rng.normal(size=(len(W), 1, H.shape[-1])) * (heavy - 1)[..., None]
         for rows, columns in (
@@ -225,7 +225,7 @@ def other_classes(
         gap, rounding = relative_exponential_gap(rest - true_score)
     known = np.isfinite(gap + rounding)
     gap, rounding = np.where(known, gap, 0.0), np.where(known, rounding, 0.0)
-    factor = 2 * (classes - 1) / delta  # the gap of the sum is that of C - 1 means
+    factor = 2 * (classes - 1) / delta  # a sum has C - 1 times the gap of the mean
     rise = np.sqrt(factor * gap)
     few = math.floor(delta * (classes - 1) + 1e-9)
     left = np.sort(rest, -1)[..., classes - 2 - few]
