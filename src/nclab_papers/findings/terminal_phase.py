@@ -228,7 +228,7 @@ def judged(
         if wanted(name):
             sign, word = (-1, "fall") if name in FALLING else (1, "rise")
             change = {seed: sign * (value(b) - value(a)) for seed, (a, b) in moments.items()}
-            parts.append(Part(f"{word} of {name}", change))
+            parts.append(Part(f"{word} of the {name}", change))
     finding = judge_effects(parts, margin=margin)
     without = len(numbers["seeds"]) - len(moments)
     if not without:

@@ -515,7 +515,9 @@ def flow_keeps_its_invariants(numbers: Numbers) -> Finding:
     drifts = {
         seed["seed"]: float(seed["last"]["flow"]["invariant_drift"]) for seed in numbers["per_seed"]
     }
-    part = Share("drift below 1e-8", {seed: drift < 1e-8 for seed, drift in drifts.items()})
+    part = Share(
+        "the drift stays below 1e-8", {seed: drift < 1e-8 for seed, drift in drifts.items()}
+    )
     finding = judge_effects([part])
     evidence = f"largest drift {number(max(drifts.values()))}; {finding.evidence}"
     return replace(finding, evidence=evidence)

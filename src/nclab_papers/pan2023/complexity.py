@@ -127,6 +127,6 @@ def _simple_minus_deep(numbers: Numbers) -> Finding:
         for seed, rise in trained.paired_differences(simple, complicated).items():
             rises.setdefault(seed, []).append(rise)
     means = {seed: fmean(values) for seed, values in rises.items() if len(values) == len(decays)}
-    name = "" if not depths else f"{min(depths)} − {max(depths)}"
-    part = Part(f"difference of collapse, teachers with {name} layers", means)
+    name = "" if not depths else f"{min(depths)} and {max(depths)}"
+    part = Part(f"difference of collapse between teachers with {name} layers", means)
     return judge_effects([part], margin=trained.COSINE_MARGIN)

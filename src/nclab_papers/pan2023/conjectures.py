@@ -304,7 +304,7 @@ def judged(name: str, data: trained.Data, numbers: Numbers) -> Finding:
     for reading in (CONVERGED, PERFECT):
         parts = [
             Part(
-                f"smallest e, {data} data, {layers} layers",
+                f"smallest e on {data} data with {layers} layers",
                 _smallest_e(numbers, name, data, layers, reading),
                 below=SMALL,
             )

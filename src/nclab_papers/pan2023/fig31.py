@@ -22,6 +22,12 @@ from nclab_papers.pan2023 import networks as trained
 
 SIGNIFICANT = 0.75
 """Degree of collapse called significant, as a share of that of a simplex, 1 + 1/(C-1)."""
+IN_WORDS: dict[Norm, str] = {
+    "affine": "with affine batch norm",
+    "plain": "with plain batch norm",
+    "none": "without batch norm",
+}
+"""Kinds of batch norm in the names of quantities."""
 OTHER_BARS = (0.5, 0.6, 0.7, 0.8, 0.9)
 """Other readings of "significant"."""
 FAILING_DECAY = 5e-3
@@ -202,11 +208,11 @@ def grows(numbers: Numbers) -> Finding:
     return trained.with_centred(judge, numbers, {"collapse must grow at every step": every_step})
 
 
-def _slopes(numbers: Numbers, *, norms: Sequence[str], falls: bool = False) -> Finding:
+def _slopes(numbers: Numbers, *, norms: Sequence[Norm], falls: bool = False) -> Finding:
     """Judge the slopes of collapse per decade of weight decay, for some kinds of batch norm."""
     parts = [
         Part(
-            f"slope of collapse, {trained.NORM_NAMES[norm]}",
+            f"slope of collapse {IN_WORDS[norm]}",
             trained.decade_slopes(numbers["rows"], trained.degree, norm=norm),
             below=0.0 if falls else None,
             unit="per decade of weight decay",

@@ -179,7 +179,7 @@ def coupled_collapses(numbers: Numbers) -> Finding:
     """Require that NC1 falls with weight decay, for SGD and for Adam."""
     parts = [
         Part(
-            f"slope of log10 NC1, {label}",
+            f"slope of log10 NC1 of {label}",
             decade_slopes(numbers, name, "nc1", USUAL),
             below=0.0,
             unit="per decade of weight decay",
@@ -198,7 +198,7 @@ def coupled_collapses(numbers: Numbers) -> Finding:
 def decoupled_does_not(numbers: Numbers) -> Finding:
     """Require that NC1 of AdamW falls by less than the margin."""
     slopes, unit = decade_slopes(numbers, "adamw", "nc1", USUAL), "per decade of weight decay"
-    part = Part("slope of log10 NC1, AdamW", slopes, above=-MARGIN, unit=unit)
+    part = Part("slope of log10 NC1 of AdamW", slopes, above=-MARGIN, unit=unit)
     return study.of_the_source(judge_effects([part]), numbers)
 
 
@@ -283,7 +283,9 @@ def sgdw_matched(numbers: Numbers) -> Finding:
     keys = (*CELL, "weight_decay")
     sgdw = study.by_cell(study.having(rows, optimizer="sgdw"), study.log10("nc1"), *keys)
     gaps = study.differences(sgdw, study.by_cell(matched, study.log10("nc1"), *keys))
-    return judge_effects([study.within("difference of log10 NC1, SGDW − SGD", gaps, MARGIN)])
+    return judge_effects(
+        [study.within("difference of log10 NC1 between SGDW and SGD", gaps, MARGIN)]
+    )
 
 
 @study_claim(

@@ -218,7 +218,7 @@ def _equal_to_first(numbers: Numbers, name: str, value: Value, reach: float) -> 
     for loss, label in LOSSES.items():
         if loss != FIRST:
             other = study.by_cell(study.having(rows, loss=loss), value, *CELL)
-            name_of_part = f"difference of {name}, {label} − cross-entropy"
+            name_of_part = f"difference of {name} between {label} and cross-entropy"
             parts.append(study.within(name_of_part, study.differences(other, first), reach))
     return study.of_the_source(judge_effects(parts), numbers)
 

@@ -57,7 +57,7 @@ def test_other_data_say_nothing_about_a_conjecture() -> None:
     assert conjectures.grows_with_decay.judge(numbers).verdict is Verdict.REPRODUCED
     teacher = conjectures.grows_with_decay_teacher.judge(numbers)
     assert teacher.verdict is Verdict.CONTRADICTED
-    assert "smallest e, teacher data, 6 layers: 0.4" in teacher.evidence
+    assert "smallest e on teacher data with 6 layers: 0.4" in teacher.evidence
 
 
 def test_one_setting_with_a_large_e_decides() -> None:
@@ -67,7 +67,7 @@ def test_one_setting_with_a_large_e_decides() -> None:
             row["smallest_e"] = 0.4 if row["seed"] % 2 else 0.0
     finding = conjectures.sharpens_with_depth.judge(numbers)
     assert finding.verdict is Verdict.UNDECIDED
-    assert finding.numbers["weakest"] == "smallest e, conic data, 15 layers"
+    assert finding.numbers["weakest"] == "smallest e on conic data with 15 layers"
 
 
 def test_a_setting_without_any_e_leaves_a_conjecture_undecided() -> None:
@@ -75,7 +75,7 @@ def test_a_setting_without_any_e_leaves_a_conjecture_undecided() -> None:
     numbers["worst"] = [row for row in numbers["worst"] if row["layers"] == 6]
     finding = conjectures.grows_with_decay.judge(numbers)
     assert finding.verdict is Verdict.UNDECIDED
-    assert "not measured: smallest e, conic data, 15 layers" in finding.evidence
+    assert "not measured: smallest e on conic data with 15 layers" in finding.evidence
 
 
 def test_a_conjecture_that_fails_for_one_reading_says_so() -> None:
