@@ -40,7 +40,7 @@ class Plugin(NamedTuple):
 def plugins(kind: str) -> dict[str, Any]:
     """Return the installed plugins of a kind by name; skip broken ones with a warning."""
     loaded: dict[str, Any] = {}
-    for point in _entry_points(kind):
+    for point in _points(kind):
         try:
             if point.name in loaded:
                 raise NclabError("another package has this name")
@@ -58,7 +58,7 @@ def installed() -> list[Plugin]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NclabWarning)  # the returned rows contain the problem
             loaded = plugins(kind)
-        for point in _entry_points(kind):
+        for point in _points(kind):
             problem = _PROBLEMS.get((kind, point.name), "")
             if not problem and kind != "papers" and point.name not in loaded:
                 problem = "it cannot be loaded"
@@ -87,14 +87,17 @@ _PROBLEMS: dict[tuple[str, str], str] = {}
 """Problems of skipped plugins by kind and name."""
 
 
+def _points(kind: str) -> "tuple[EntryPoint, ...]":
+    assert kind in KINDS, kind
+    return _entry_points(f"nclab.{kind}")
+
+
 @cache
-def _entry_points(kind: str) -> "tuple[EntryPoint, ...]":
-    """Return the entry points of a kind; later calls do not search the packages again."""
+def _entry_points(group: str) -> "tuple[EntryPoint, ...]":
+    """Return the entry points of a group; later calls do not search the packages again."""
     from importlib.metadata import entry_points  # slow, and `nclab --help` needs none
 
-    assert kind in KINDS, kind
-    points = entry_points(group=f"nclab.{kind}")
-    return tuple(sorted(points, key=lambda point: point.name))
+    return tuple(sorted(entry_points(group=group), key=lambda point: point.name))
 
 
 def _package(point: "EntryPoint") -> str:

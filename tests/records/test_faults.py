@@ -106,7 +106,7 @@ def test_a_line_damaged_in_the_middle_stops_the_writer_not_the_reader(tmp_path: 
     lines[2] = lines[2][:-3] + b"\0\0\0"
     journal_of(tmp_path).write_bytes(b"\n".join(lines))
     before = journal_of(tmp_path).read_bytes()
-    with pytest.raises(NclabError, match=r"line 3 of .*journal.jsonl .*got damaged"):
+    with pytest.raises(NclabError, match=r"line 3 of .*journal.jsonl .*is damaged"):
         start(tmp_path)
     assert journal_of(tmp_path).read_bytes() == before
     with pytest.warns(NclabWarning, match="skipped"):

@@ -67,7 +67,7 @@ class Every:
     n: int
     unit: Unit = "epochs"
     window: int | None = None
-    """Number of steps that a measurement uses; None for all steps since the last measurement."""
+    """Number of steps whose batches a measurement uses; None for all since the last measurement."""
 
     def __post_init__(self) -> None:
         _check(self.unit, self.window)

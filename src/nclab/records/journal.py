@@ -302,7 +302,7 @@ def belongs(
 ) -> bool:
     """Whether a checkpoint belongs to the run `identity` and its journal.
 
-    It does if the journal still starts with the bytes that it had when the checkpoint was written.
+    The journal must still start with the bytes that it had when the checkpoint was written.
     """
     if checkpoint.identity != identity:
         return False
@@ -468,9 +468,9 @@ class JournalWriter:
         """Return the error message for a journal with a damaged line in the middle."""
         assert self.damage is not None
         return (
-            f"Expected the record that was written to line {self.damage.line} of {self.path} (byte "
-            f"{self.damage.offset}), got damaged bytes. Restore the file from a copy, or delete "
-            "its folder and start again."
+            f"Expected an intact journal, but line {self.damage.line} of {self.path} (byte "
+            f"{self.damage.offset}) is damaged. Restore the file from a copy, or delete its folder "
+            "and start again."
         )
 
 

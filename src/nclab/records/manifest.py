@@ -74,7 +74,7 @@ class Manifest:
     machine: str = field(default_factory=platform.platform)
     command: str = field(default_factory=lambda: shlex.join(sys.argv))
     backend: str | None = None
-    """Implementation that trained the networks, such as "numba"; None in runs of older versions."""
+    """Implementation of the training, "kernel" (numba) or "torch"; None if there is no choice."""
     cpu: str | None = field(default_factory=lambda: cpu())  # type: ignore[has-type]
     """Model and vector instructions, which affect rounding; None in runs of older versions."""
     identity: str = ""

@@ -250,7 +250,8 @@ def stamp(root: Path) -> list[tuple[str, int, int]]:
 def safe_name(text: str) -> str:
     """Return a text as file name; different texts get different names.
 
-    A text with other characters than letters, digits and _ gets part of its SHA-256 appended.
+    Long texts and texts with other characters than letters, digits and _ end with a part of their
+    SHA-256.
 
     >>> safe_name("wd=1e-3/seed 0")
     'wd-1e-3-seed-0-123df2b9'

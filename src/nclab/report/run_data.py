@@ -18,12 +18,12 @@ FIRST = (
     *("train loss", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc1_within_variation"),
     *("nc2_equiangularity_means", "nc3_self_duality", "nc4_ncc_accuracy", "excess_loss"),
 )
-"""Metrics whose curves the page of a run draws before the user selects others."""
+"""Metrics that the page of a run draws before the user selects others."""
 FIRST_OF_SAMPLES = (
     *("log_loss", "margin", "normalised_margin", "alignment", "nc2_norm_variation_means"),
     *("nc1_within_variation", "nc2_equiangularity_means", "nc3_self_duality", "kkt_epsilon"),
 )
-"""The same for runs of the layer-peeled model: metrics drawn before the user selects others."""
+"""Metrics that the page of a run of the layer-peeled model draws first."""
 SHOWN_FIRST = 9
 FINE = 1000
 """Coordinates and cosines are multiplied by this number and stored as integers, to save space."""
@@ -44,7 +44,9 @@ MAX_LIST = 4
 MAX_TEXT = 60
 """Longest text that counts as a setting; checksums, for example, are longer."""
 SEED = "seed"
-CHOSEN = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc3_self_duality")
+COMPARED_FIRST = (
+    *("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc3_self_duality"),
+)
 """Metrics that the comparison of runs lists first."""
 
 Value = float | int | str | bool | None
@@ -426,7 +428,7 @@ def describe_all(runs: Mapping[str, RunFollower]) -> list[dict[str, Any]]:
     classes = {last_layer(run.last_measurement()).get("num_classes") for run in runs.values()}
     classes -= {None}
     metrics = describe(names, classes.pop() if len(classes) == 1 else None)
-    rank = {name: index for index, name in enumerate((*CHOSEN, *FIRST, *FIRST_OF_SAMPLES))}
+    rank = {name: index for index, name in enumerate((*COMPARED_FIRST, *FIRST, *FIRST_OF_SAMPLES))}
     return sorted(metrics, key=lambda metric: rank.get(metric["name"], len(rank)))
 
 

@@ -358,7 +358,7 @@ def _class_bounds(
             f"{betas[c]:.6g} allows no loss so small. Pass bias_norm if the classifier has a bias."
         )
     rho = np.minimum(best, 1.0)
-    return rho, class_intra_lower(inputs.num_classes, losses, products, rho, shift=shift)[0]
+    return rho, class_intra_lower(inputs.num_classes, losses, products, rho, shift=shift)
 
 
 def _class_array(name: str, values: ArrayLike | None, num_classes: int) -> FloatArray:
