@@ -61,6 +61,7 @@ def command(name: str, numbers: dict[str, Any]) -> str:
     several = len(presets) > 1
     text = f"nclab reproduce {name} --preset {'$preset' if several else presets[0]}"
     text += f" --seeds {len(seeds)}" + (f" --seed {seeds[0]}" if seeds[0] else "")
+    text += " --author-data FOLDER" if numbers.get("author_data") else ""
     return f"for preset in {' '.join(presets)}; do {text}; done" if several else text
 
 
@@ -211,6 +212,7 @@ def _without_machine(manifest: Manifest) -> dict[str, Any]:
     """Return a manifest without the name and the paths of the machine."""
     _, _, words = manifest.command.partition(" ")
     command = re.sub(r" --out[ =]\S+", "", f"nclab {words}")
+    command = re.sub(r" --author-data[ =]\S+", " --author-data FOLDER", command)
     return {**manifest.to_dict(), "command": command, "machine": manifest.machine.split("-")[0]}
 
 

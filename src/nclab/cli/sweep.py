@@ -35,7 +35,7 @@ def _configs() -> dict[str, Options]:
         "teacher": {"names": {"seed": "data_seed", **teacher}},
         "conic": {"names": {"seed": "data_seed"}, "exclude": ("cones",)},
         "fashion": {"names": names},
-        "file": {"panel": "Data of a file", "exclude": ("path",)},
+        "file": {"panel": "Data of a file", "exclude": ("path", "name", "rows")},
     }
     sources = {
         name: Options(kind, **{"panel": generated, "several": ("",), **changes.get(name, {})})
