@@ -92,7 +92,7 @@ def work(classes: int, dim: int) -> list[dict[str, Any]]:
     note("moments", (5, 8 * (size_of_sums + 7)), moments.all_reduce)
     logits = LogitStatistics(classes)
     note("logits", (4, 8 * (4 * classes + 2)), logits.all_reduce)
-    logits = LogitStatistics(classes, residuals=False)
+    logits = LogitStatistics(classes, residuals=True)
     model = (5, 8 * (4 * classes + 2 + classes * classes))
     note("logits with residuals", model, logits.all_reduce)
     second_pass = SecondPass(moments)

@@ -18,8 +18,7 @@ few slips may be those of our copies. Symbols: [notation.md](notation.md).
 
 Most are slips. What matters to a reader who builds on the papers: in pan2023 the steps that turn
 inner products with mean unit features into cosines (Lemma 2.4.6 and the end of the proof; the
-theorem survives, its constants do not), and in ji2022 equation (11) and what Example 3.1 says of
-stochastic descent.
+theorem survives, its constants do not), and in ji2022 what Example 3.1 says of stochastic descent.
 """
 
 
@@ -44,15 +43,24 @@ def entry(erratum: Erratum) -> str:
     return "".join(lines)
 
 
+def typo(erratum: Erratum) -> str:
+    """Return a typo as one item of a list, with the anchor that links to it."""
+    anchor = erratum.anchor.partition("#")[2]
+    sentences = f"{erratum.printed} → {erratum.correct} {erratum.why}"
+    return f'- <a id="{anchor}"></a>**{erratum.where}:** {sentences}\n'
+
+
 def page() -> str:
     """Return the page of errata."""
     parts = [HEADER]
     for key, paper in papers().items():
-        entries = [entry(erratum) for erratum in errata() if erratum.paper == key]
+        found = [erratum for erratum in errata() if erratum.paper == key]
+        entries = [entry(erratum) for erratum in found if not erratum.typo]
         if entries:
             parts.append(f"\n## {key}\n\n{paper.authors}, *{paper.title}* ({paper.year}).\n")
             parts += entries
-    return "".join(parts)
+    typos = [typo(erratum) for erratum in errata() if erratum.typo]
+    return "".join([*parts, "\n## Typos\n\nSlips of the pen that mislead no reader.\n\n", *typos])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 from nclab.errors import NclabError
-from nclab.report.environment import as_mathml
+from nclab.report.pages import as_mathml
 
 ROOT = Path(__file__).parent.parent
 DOCS, SOURCE = ROOT / "docs", ROOT / "src"

@@ -72,7 +72,7 @@ def test_bad_files_give_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_missing_name_lists_what_is_there() -> None:
-    with pytest.raises(nclab.NclabError, match=r"features or X or inputs in f\.npz, found a, b"):
+    with pytest.raises(nclab.NclabError, match=r"features or X or inputs in f\.npz, got a, b"):
         pick({"b": 1, "a": 2}, FEATURES, "f.npz")
 
 

@@ -38,8 +38,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]
 FENCE = re.compile(r"^( *)```(\w*)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r'title="Not run by the tests: [^"]{8,}"')
-DATA = {"text", "toml", "json", "csv"}
-"""Languages of blocks that contain no code."""
+DATA = {"text", "toml", "json", "csv", "diff"}
+"""Languages of blocks that are not run here; `test_recipes.py` applies the diffs."""
 
 
 class Block(NamedTuple):

@@ -154,10 +154,9 @@ def experiments() -> list[Path]:
     return sorted((ROOT / "docs" / "experiments" / "images").glob("*.png"))
 
 
-@pytest.mark.parametrize("name", ["build_formulas", "docstrings"])
-def test_the_examples_of_the_builders(name: str) -> None:
+def test_the_examples_of_the_docstring_reader() -> None:
     pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
-    found = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    found = importlib.util.spec_from_file_location("docstrings", ROOT / "docs" / "docstrings.py")
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)

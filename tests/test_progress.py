@@ -85,7 +85,7 @@ import torch
 import nclab
 import nclab.progress as progress
 from nclab.cli.main import app
-from nclab.metrics import pairs
+from nclab.metrics import view
 from nclab.statistics import ClassMoments, SecondPass
 
 def slow(kind, name):
@@ -97,7 +97,7 @@ def slow(kind, name):
 
 slow(ClassMoments, "add_checked")
 slow(SecondPass, "add_checked")
-slow(pairs.Deviation, "update")
+slow(view.Deviation, "update")
 progress.DELAY_SECONDS = 0.1
 generator = torch.Generator().manual_seed(0)
 rows = torch.randn(40, 3, generator=generator)

@@ -5,7 +5,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from nclab.text import Printed, as_text, printable
+from nclab.text import Printed, as_html, as_text, printable
 
 NUMBERS = ("0.0004123", "-0.3333", "6.398e-37", "1-9.9e-07", "0.08921", "-0.04002", "1.333")
 
@@ -41,12 +41,20 @@ def test_a_notebook_displays_nothing_while_text_is_made(monkeypatch: pytest.Monk
     assert not displayed
 
 
+def test_tables_become_html_tables() -> None:
+    page = as_html(Group(wide_table(), Text("a < b")))
+    assert page.count("<table>") == 1
+    assert page.count("<td") == 8
+    assert '<td style="text-align:right">6.398e-37</td>' in page
+    assert page.endswith("<p>a &lt; b</p>")
+
+
 def test_a_notebook_shows_the_text() -> None:
     class Result(Printed):
         def __rich__(self) -> Text:
             return Text("a < b")
 
-    assert Result()._repr_html_() == "<pre>a &lt; b</pre>"
+    assert Result()._repr_html_() == "<p>a &lt; b</p>"
 
 
 @pytest.mark.parametrize("character", ["\x1b", "\x07", "\r", "\x9b", "\u202e"])

@@ -69,12 +69,6 @@ def read_arrays(path: str | os.PathLike[str]) -> Arrays:
     """Return the arrays of a .npz (numpy) or .safetensors (torch) file by name.
 
     A .npy file holds features alone, a .csv file features and a label in every row.
-
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "points.npz"
-    >>> np.savez(file, X=np.zeros((3, 2)), y=[0, 1, 0])
-    >>> sorted(read_arrays(file))
-    ['X', 'y']
     """
     file = Path(path)
     if not file.is_file():
@@ -121,7 +115,7 @@ def pick(arrays: Mapping[str, Any], names: Iterable[str], source: object) -> Any
         if name in arrays:
             return arrays[name]
     present = ", ".join(repr(name)[1:-1] for name in sorted(arrays)) or "nothing"
-    raise DataError(f"Expected {' or '.join(names)} in {source}, found {present}.")
+    raise DataError(f"Expected {' or '.join(names)} in {source}, got {present}.")
 
 
 def pick_optional(arrays: Mapping[str, Any], names: Iterable[str]) -> Any | None:
@@ -314,14 +308,7 @@ def _is_number(cell: str) -> bool:
 
 
 def write_tree(path: Path, state: Mapping[str, Any]) -> None:
-    """Write nested dictionaries and lists of tensors and plain values to one safetensors file.
-
-    >>> import tempfile, torch
-    >>> file = Path(tempfile.mkdtemp()) / "state"
-    >>> write_tree(file, {"steps": 3, "sums": {"fc.0": torch.ones(2)}})
-    >>> read_tree(file)
-    {'steps': 3, 'sums': {'fc.0': tensor([1., 1.])}}
-    """
+    """Write nested dictionaries and lists of tensors and plain values to one safetensors file."""
     from safetensors.torch import save
 
     tensors: dict[str, Tensor] = {}

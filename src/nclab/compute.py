@@ -49,11 +49,7 @@ def no_denormals() -> Iterator[None]:
 
 @cache
 def has_numba() -> bool:
-    """Whether numba can be imported; warn once if it is installed but broken.
-
-    >>> isinstance(has_numba(), bool)
-    True
-    """
+    """Whether numba can be imported; warn once if it is installed but broken."""
     if importlib.util.find_spec("numba") is None:
         return False
     try:

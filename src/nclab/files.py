@@ -58,12 +58,6 @@ def write_whole(
             may lose the content; a killed process never does.
         through_link: whether to replace the file that a link points to, as for a path that the
             user named. By default the link is replaced: in a folder of runs it may lead anywhere.
-
-    >>> import tempfile, pathlib
-    >>> target = pathlib.Path(tempfile.mkdtemp()) / "note.txt"
-    >>> write_whole(target, b"all of it")
-    >>> target.read_bytes()
-    b'all of it'
     """
     target = check_output(path) if through_link else Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
@@ -236,14 +230,6 @@ def replace_folder(target: Path, files: Mapping[str, bytes], mark: FolderMark) -
     Readers see the old folder or the new one, never a mixture. What the user has put next to the
     subfolders and pages of the mark is moved to the new folder. If the writer is killed, the next
     writer cleans up.
-
-    >>> import tempfile
-    >>> target = Path(tempfile.mkdtemp()) / "report"
-    >>> mark = FolderMark("mark", {"format": "mine"}, folders=["a"])
-    >>> replace_folder(target, {"a/b.html": b"1"}, mark)
-    >>> replace_folder(target, {"a/c.html": b"2"}, mark)
-    >>> sorted(path.name for path in target.rglob("*"))
-    ['a', 'c.html', 'mark']
     """
     named, target = target, Path(os.path.realpath(target))
     mark.check(target)
@@ -272,7 +258,7 @@ def replace_folder(target: Path, files: Mapping[str, bytes], mark: FolderMark) -
 
 
 def _clean_up(target: Path, mark: FolderMark) -> None:
-    """Finish what an earlier writer has begun: its folders next to the target disappear.
+    """Remove the folders that an earlier writer left next to the target.
 
     A folder `.<name>.<12 digits>` is a new version that was never finished. With the ending `.old`
     it is the version before the last replacement; the user's files in it move to the target.

@@ -49,10 +49,21 @@ def is_number(value: Any) -> bool:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun in the singular or plural.
 
-    >>> counted(1, "run"), counted(0, "run"), counted(2, "run")
-    ('1 run', '0 runs', '2 runs')
+    >>> counted(1, "run"), counted(0, "run"), counted(2, "class")
+    ('1 run', '0 runs', '2 classes')
     """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def listed(words: Iterable[object], most: int = 10) -> str:
+    """Return the first words, separated by commas, and the number of the others.
+
+    >>> listed(["cat", "dog", "fox"], 2), listed(range(3))
+    ('cat, dog and 1 more', '0, 1, 2')
+    """
+    every = [str(word) for word in words]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
 
 
 def scientific(value: float) -> str:
@@ -213,6 +224,44 @@ def as_text(renderable: Any, *, width: int | None = None) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
+def as_html(renderable: Any) -> str:
+    """Return a rich renderable as HTML for a notebook: tables as tables, lines as paragraphs.
+
+    >>> as_html("1 < [bold]2[/bold]")
+    '<p>1 &lt; 2</p>'
+    """
+    from rich.console import Group
+    from rich.table import Table
+
+    while hasattr(renderable, "__rich__"):
+        renderable = renderable.__rich__()
+    if isinstance(renderable, Group):
+        return "".join(map(as_html, renderable.renderables))
+    if not isinstance(renderable, Table):
+        lines = _without_markup(renderable).splitlines()
+        return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    alignments = ["right" if c.justify == "right" else "left" for c in renderable.columns]
+
+    def row_html(tag: str, cells: Iterable[Any]) -> str:
+        columns = zip(alignments, map(_without_markup, cells), strict=True)
+        styled = (
+            f'<{tag} style="text-align:{alignment}">{html.escape(cell)}</{tag}>'
+            for alignment, cell in columns
+        )
+        return f"<tr>{''.join(styled)}</tr>"
+
+    head = row_html("th", (column.header for column in renderable.columns))
+    rows = zip(*(column.cells for column in renderable.columns), strict=True)
+    body = "".join(row_html("td", row) for row in rows)
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _without_markup(cell: Any) -> str:
+    from rich.text import Text
+
+    return Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
+
+
 def _plain_console(stream: StringIO, width: int) -> Any:
     """Return a console that writes to the stream only; in a notebook rich would also display it."""
     from rich.console import Console
@@ -230,7 +279,7 @@ class Printed:
     __repr__ = __str__  # all fields in a row would fill the screen
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return as_html(self)
 
 
 def as_frame(

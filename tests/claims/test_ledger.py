@@ -38,10 +38,10 @@ def test_the_ledger_is_large_and_its_ids_are_unique() -> None:
 
 @pytest.mark.parametrize("claim", all_claims(), ids=lambda claim: claim.id)
 def test_every_claim_has_a_statement_a_source_and_a_check(claim: Claim) -> None:
-    paper, _, place = claim.source.partition(", ")
+    paper, _, location = claim.source.partition(", ")
     assert paper in papers()
     assert claim.paper in (paper, "findings")
-    assert re.match(PLACE, place), claim.source
+    assert re.match(PLACE, location), claim.source
     assert claim.text.endswith(".")
     assert claim.gather is not None or claim.needs
     if claim.code:
@@ -201,7 +201,9 @@ def test_the_page_of_errata_is_up_to_date() -> None:
     expected = runpy.run_path(str(ROOT / "docs" / "build_errata.py"))["page"]()
     assert (ROOT / "docs" / "errata.md").read_text() == expected, "run `make docs`"
     for erratum in errata():
-        assert f"### {erratum.where}\n" in expected
+        anchor = erratum.anchor.partition("#")[2]
+        heading = f'<a id="{anchor}">' if erratum.typo else f"### {erratum.where}\n"
+        assert heading in expected
 
 
 def test_the_conic_hull_claim_checks_the_drawn_data(

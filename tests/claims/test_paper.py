@@ -13,18 +13,18 @@ from tests.claims.test_engine import RecordingEngine
 
 
 def test_every_experiment_has_a_title_and_with_claims_a_statement() -> None:
-    told = {name: describe_experiment(module) for name, module in experiments().items()}
-    assert set(told) == set(experiments())
-    assert all(len(one["title"]) > 10 and "\n" not in one["title"] for one in told.values())
+    texts = {name: describe_experiment(module) for name, module in experiments().items()}
+    assert set(texts) == set(experiments())
+    assert all(len(text["title"]) > 10 and "\n" not in text["title"] for text in texts.values())
     judged = {claim.needs for claim in claims() if claim.needs}
-    silent = {name for name in judged if not told[name]["says"] or not told[name]["source"]}
+    silent = {name for name in judged if not texts[name]["says"] or not texts[name]["source"]}
     assert silent <= {"tour"}
-    assert all(one["says"] or one["about"] for one in told.values())
+    assert all(text["says"] or text["about"] for text in texts.values())
 
 
 def test_every_erratum_has_its_correction() -> None:
     assert errata()
-    assert all(one.where and one.printed and one.correct for one in errata())
+    assert all(erratum.where and erratum.printed and erratum.correct for erratum in errata())
 
 
 def test_values_come_in_the_order_of_the_jobs() -> None:

@@ -19,7 +19,7 @@ def test_every_part_has_its_interval_and_its_name() -> None:
     assert isinstance(panel, Forest)
     [group] = panel.groups
     assert (group.title, group.margin) == ("x: reproduced", 0.01)
-    assert [one.name for one in group.rows] == ["a", "b"]
+    assert [row.name for row in group.rows] == ["a", "b"]
     first = group.rows[0]
     assert first.low is not None
     assert first.high is not None
@@ -33,18 +33,18 @@ def test_local_effects_are_hollow_rows() -> None:
     panel = picture.panels[0]
     assert isinstance(panel, Forest)
     rows = panel.groups[0].rows
-    assert [(one.name, one.hollow) for one in rows] == [("a", False), ("a", True), ("b", False)]
+    assert [(row.name, row.hollow) for row in rows] == [("a", False), ("a", True), ("b", False)]
     assert rows[1].low is None  # one seed has no interval
 
 
 def test_choices_with_one_verdict_share_a_row() -> None:
     up, down = ([Part("a", {s: sign + 0.01 * s for s in range(8)})] for sign in (1, -1))
-    found = judge_choices({"size 1": up, "size 10": down, "size 2": up}, margin=0.0)
+    finding = judge_choices({"size 1": up, "size 10": down, "size 2": up}, margin=0.0)
     here = {"effects": judge_choices({"size 1": up}, margin=0.0).numbers["effects"]}
-    [picture] = forest("x", [{"id": "p/x", **found.to_dict(), "here": here}])
+    [picture] = forest("x", [{"id": "p/x", **finding.to_dict(), "here": here}])
     panel = picture.panels[0]
     assert isinstance(panel, Forest)
-    rows = {one.name: one.hollow for one in panel.groups[0].rows}
+    rows = {row.name: row.hollow for row in panel.groups[0].rows}
     assert rows == {
         "reproduced at 2 of 3: size 1, a": False,
         "contradicted at 1 of 3: size 10, a": False,
@@ -59,7 +59,7 @@ def test_parts_are_grouped_by_margin() -> None:
     [picture] = forest("x", [first])
     panel = picture.panels[0]
     assert isinstance(panel, Forest)
-    drawn = [(group.margin, [one.name for one in group.rows]) for group in panel.groups]
+    drawn = [(group.margin, [row.name for row in group.rows]) for group in panel.groups]
     assert drawn == [(0.01, ["a", "b"]), (0.5, ["c"])]
 
 

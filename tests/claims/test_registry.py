@@ -14,7 +14,7 @@ import nclab
 import nclab_papers
 from nclab.claims import registry
 from nclab.records.results import parse_json, write_json
-from nclab.report.environment import typeset
+from nclab.report.pages import typeset
 from nclab.text import plain_math
 from tests.claims import tiny
 from tests.cli.runner import call

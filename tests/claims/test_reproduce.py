@@ -41,20 +41,20 @@ def forged(run: Path, folder: Path, change: Any) -> Path:
             copy.append(change(json.loads(json.dumps(record))))
     journal = (folder / run.name / "journal.jsonl").read_bytes()
     for file in (run / "checkpoints").iterdir():
-        one = dataclasses.replace(read_checkpoint(file), journal_length=len(journal))
-        one = dataclasses.replace(one, journal_checksum=zlib.crc32(journal))
-        write_checkpoint(folder / run.name, one)
+        checkpoint = dataclasses.replace(read_checkpoint(file), journal_length=len(journal))
+        checkpoint = dataclasses.replace(checkpoint, journal_checksum=zlib.crc32(journal))
+        write_checkpoint(folder / run.name, checkpoint)
     return folder / run.name
 
 
 def states(run: Path) -> dict[str, str]:
-    return {one.file: one.state for one in recompute_run(run)}
+    return {result.file: result.state for result in recompute_run(run)}
 
 
 def test_the_numbers_of_a_run_are_recomputed(trained: Path) -> None:
-    found = {one.file: one for one in recompute_run(trained)}
-    assert {name: one.state for name, one in found.items()} == {"network": "good"}
-    assert "measured again at epoch 8" in found["network"].found
+    results = {result.file: result for result in recompute_run(trained)}
+    assert {name: result.state for name, result in results.items()} == {"network": "good"}
+    assert "measured again at epoch 8" in results["network"].found
     done = call("verify", trained)
     assert (done.code, done.err) == (0, "")
     assert "and 1 recomputed result" in done.out
@@ -82,7 +82,7 @@ def test_a_network_without_checkpoint_is_unchecked(trained: Path, tmp_path: Path
     run = forged(trained, tmp_path, lambda record: record)
     for file in (run / "checkpoints").iterdir():
         file.unlink()
-    network = next(one for one in recompute_run(run) if one.file == "network")
+    network = next(result for result in recompute_run(run) if result.file == "network")
     assert (network.state, network.found) == (
         "unchecked",
         "it cannot be measured again: the run has no checkpoint",

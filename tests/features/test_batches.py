@@ -9,8 +9,7 @@ from torch import Tensor
 
 import nclab
 from nclab.errors import DataError
-from nclab.features.batches import Batch, labels_of, split_batch
-from nclab.features.labels import LABEL_KEYS
+from nclab.features.batches import LABEL_KEYS, Batch, labels_of, split_batch
 
 CPU = torch.device("cpu")
 X = torch.arange(6.0).reshape(2, 3)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 import nclab
-from nclab.features.evaluation import evaluating, unwrap
+from nclab.features.recorder import evaluating, unwrap
 
 X = torch.randn(60, 6, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(60) % 3

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import nclab
-from nclab.features.labels import model_loss, next_labels
+from nclab.features.batches import model_loss, next_labels
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
 WORDS, LENGTH = 7, 12

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import nclab
-from nclab.features.layers import named_points
-from nclab.features.recorder import Point
+from nclab.features.recorder import Point, named_points
 from tests.contract import assert_same
 
 GENERATOR = torch.Generator().manual_seed(0)

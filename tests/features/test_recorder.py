@@ -7,16 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from nclab.features.batches import Outputs, first_tensor
 from nclab.features.pooling import NoRows
-from nclab.features.recorder import (
-    Identity,
-    Outputs,
-    Point,
-    Recorder,
-    first_tensor,
-    is_weight_layer,
-    storages,
-)
+from nclab.features.recorder import Identity, Point, Recorder, is_weight_layer, storages
 
 X = torch.arange(-6.0, 6.0).reshape(4, 3)
 

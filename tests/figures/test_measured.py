@@ -100,6 +100,17 @@ HISTORY = [
 ]
 
 
+def test_every_split_is_drawn_and_differs_from_the_others() -> None:
+    splits = ("train", "val", "test", "shifted", "noisy")
+    rows = [{**ROW, "split": split, "epoch": 1.0} for split in splits]
+    [loss] = history_picture(rows, ["min_intra"]).panels
+    cosines = layers_picture(rows).panels[0]
+    for panel, count in ((loss, 5), (cosines, 10)):
+        assert isinstance(panel, Panel)
+        assert len({line.label for line in panel.series}) == count
+        assert len({(line.colour, line.style) for line in panel.series}) == count
+
+
 def test_a_history_has_a_curve_for_each_layer_and_split() -> None:
     loss, cdnv = history_picture(HISTORY, ["loss", "cdnv"]).panels
     assert isinstance(loss, Panel)

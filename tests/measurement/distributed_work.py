@@ -153,9 +153,9 @@ def work() -> dict[str, Any]:
     results["test"] = report.test.last.to_dict()
     rare = nclab.measure(model, loader, min_count=FEWEST, metrics="all")
     results["rare"] = rare.last.to_dict()
-    unlike = LogitStatistics(CLASSES, residuals=rank > 0)  # of hard labels, and of soft ones
+    unlike = LogitStatistics(CLASSES, residuals=rank > 0)  # one process has none
     unlike.all_reduce()
-    results["residuals"] = unlike.residuals is not None
+    results["residuals"] = unlike.residual_sums is not None
     results["own"] = nclab.measure(model, loader, process_group="local", min_count=1).samples
     results["intervals"] = refusal(lambda: nclab.measure(model, loader, intervals=True))
     spoiled = [(rows, labels + 90 * (rank == 1)) for rows, labels in loader]

@@ -99,7 +99,7 @@ def test_classes_without_samples_are_named() -> None:
     keep = Y != 1
     measured = nclab.measure_features(X[keep], Y[keep], class_names=NAMES, min_count=1)
     assert measured.class_names == ("zebra", "<cow>")
-    assert measured.warnings[0] == "Left out 1 classes without samples: ant."
+    assert measured.warnings[0] == "Left out 1 class without samples: ant."
 
 
 def test_names_by_number_as_text() -> None:

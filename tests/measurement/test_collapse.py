@@ -116,7 +116,7 @@ def test_classes_without_samples_are_left_out_with_a_warning() -> None:
     )
     assert collapse.classes == (0, 1, 3, 4)
     assert collapse.num_classes == 4
-    assert "Left out 1 classes" in collapse.warnings[0]
+    assert "Left out 1 class with" in collapse.warnings[0]
     assert collapse.optimal_loss is None
     assert "every class" in collapse.notes["optimal_loss"]
     smaller = torch.tensor([0, 1, -1, 2, 3])[data.labels[keep]]
@@ -129,8 +129,8 @@ def test_classes_without_samples_are_left_out_with_a_warning() -> None:
 def test_html_is_a_table() -> None:
     data = cloud()
     html = nclab.measure_features(data.features, data.labels)._repr_html_()
-    assert html.startswith("<pre>")
-    assert "nc1_trace_pinv" in html
+    assert html.startswith("<table>")
+    assert '<td style="text-align:left">nc1_trace_pinv</td>' in html
 
 
 def test_missing_classes_do_not_change_the_definitions_of_nc3() -> None:

@@ -457,7 +457,7 @@ def test_missing_classes_are_left_out_when_allowed() -> None:
         rows, labels, model.head.weight, model.head.bias, min_count=1
     )
     assert report.last.classes == (0, 1, 2)
-    assert "Left out 1 classes without samples: [3]." in report.last.warnings
+    assert "Left out 1 class without samples: 3." in report.last.warnings
     assert_same(report.last.scalars(), reference.scalars(), relative=1e-10, absolute=0)
     assert report["blocks.0"].classes == (0, 1, 2)
 

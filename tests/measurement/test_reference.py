@@ -275,3 +275,13 @@ def test_metrics_of_a_reference_have_no_interval() -> None:
     assert "no interval, the sampling error of the reference" in str(measured)
     plain = nclab.measure_features(*TESTS["balanced"], reference=train)
     assert_same(measured.values, plain.values, relative=0, absolute=0)
+
+
+def test_a_warning_about_underflow_names_metrics_of_a_reference_only_with_one() -> None:
+    rows, labels = TRAIN
+    arguments = (1e-145 * rows, labels, 1e-149 * WEIGHT)
+    train = nclab.measure_features(*arguments)
+    test = nclab.measure_features(*arguments, reference=train)
+    for measured, expected in ((train, False), (test, True)):
+        [warning] = [text for text in measured.warnings if "Rescale the classifier" in text]
+        assert ("reference_ncc_agreement" in warning) == expected

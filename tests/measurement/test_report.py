@@ -144,7 +144,7 @@ def test_html_escapes_text_from_users() -> None:
         html = nclab.measure(model.double(), [(X, Y)], layers=layers)._repr_html_()
         assert "<script>" not in html
         assert "&lt;script&gt;" in html
-        assert html.count("<pre>") == html.count("</pre>") == 1
+        assert html.count("<table>") == html.count("</table>") == 1
 
 
 def test_a_prompt_shows_tables() -> None:

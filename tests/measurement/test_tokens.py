@@ -334,7 +334,7 @@ def test_rare_classes_have_no_influence(source: str, tmp_path: Path) -> None:
     assert measured.left_out == (3, 4)
     assert measured.ignored == 0
     warning = [line for line in measured.warnings if line.startswith("Left out")]
-    assert warning[0] == "Left out 2 classes without samples: [5, 7]."
+    assert warning[0] == "Left out 2 classes without samples: 5, 7."
     assert warning[1].startswith("Left out 2 classes with fewer than 3 samples (3 samples")
     assert len(warning) == 2
 

@@ -6,7 +6,7 @@ import torch
 
 import nclab
 from nclab import metrics
-from nclab.metrics import pairs
+from nclab.metrics import view
 from tests.clouds import cloud
 from tests.contract import assert_same, measure
 from tests.reference.slow import slow_metrics
@@ -40,7 +40,7 @@ def test_tiles_do_not_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are full and partial tiles, on and off the diagonal."""
     data = cloud(num_classes=23, dim=6, per_class=3, seed=6)
     untiled = nclab.measure_features(data.features, data.labels, data.weight)
-    monkeypatch.setattr(pairs, "TILE", 5)
+    monkeypatch.setattr(view, "TILE", 5)
     tiled = nclab.measure_features(data.features, data.labels, data.weight)
     assert_same(tiled.scalars(), untiled.scalars(), relative=1e-12)
     assert tiled.max_inter_pair == untiled.max_inter_pair

@@ -94,7 +94,7 @@ def test_zero_vectors_are_counted() -> None:
     collapse = nclab.measure_features(features, [0, 0, 1, 1])
     assert collapse.zero_features == 1
     assert collapse.intra_cosine.tolist() == [0.25, 1.0]
-    assert any("1 feature vectors are zero" in warning for warning in collapse.warnings)
+    assert any("1 feature vector of length 0" in warning for warning in collapse.warnings)
 
 
 def test_cosine_spread_of_equal_but_wrong_angles_is_zero() -> None:

@@ -19,7 +19,7 @@ from nclab.monitor import (
     MinorityCollapse,
     NotFinite,
 )
-from nclab.monitor.alarms import AlarmRule, raised
+from nclab.monitor.event import AlarmRule, raised
 
 CORNERS = torch.eye(4) - 0.25
 

@@ -207,7 +207,7 @@ def test_the_inner_network_is_found_or_named() -> None:
 
 def test_a_training_step_without_forward_raises() -> None:
     model = Around()
-    with pytest.raises(nclab.ModelError, match=r"no forward pass .* model='net'"):
+    with pytest.raises(nclab.ModelError, match=r"no complete forward pass .* model='net'"):
         fit(CollapseCallback(), model=model)
     assert not any(module._forward_pre_hooks for module in model.modules())
 

@@ -14,7 +14,7 @@ import nclab
 from nclab.errors import DataError, NclabError, NclabWarning
 from nclab.metrics.catalogue import METRICS
 from nclab.monitor.event import Event
-from nclab.monitor.schedule import Every, Logarithmic
+from nclab.monitor.monitor import Every, Logarithmic
 from tests.monitor.loops import CLASSES, batches, network, train
 
 ONE_PASS = [metric.name for metric in METRICS if metric.needs not in ("second pass", "both")]

@@ -12,8 +12,7 @@ from nclab.monitor import Alarm, CollapseReached, RecordSink
 from nclab.monitor.callbacks import as_splits
 from nclab.records import read_run
 from nclab.records.schema import split_of
-from nclab.report.compare import last_values
-from nclab.report.run_data import run_data
+from nclab.report.run_data import last_values, run_data
 from nclab.report.run_follower import RunFollower
 from nclab.report.watcher import Selection, Watcher
 from tests.monitor.loops import batches, network, train

@@ -9,7 +9,7 @@ import torch
 
 import nclab
 from nclab.errors import NclabError
-from nclab.monitor.alarms import CollapseReached
+from nclab.monitor.event import CollapseReached
 from tests.monitor.loops import batches, network
 
 
@@ -44,6 +44,7 @@ def damaged(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for key in state:
         yield f"{key} missing", {name: item for name, item in state.items() if name != key}
         yield f"{key} wrong", {**state, key: None}
+    yield "negative steps", {**state, "steps": -1}
     yield "alarm", {**state, "alarms": [{"name": "x"}]}
     yield "history", {**state, "history": [3]}
     for path in (("moments",), ("nonfinite",), ("moments", "pivot")):
@@ -55,9 +56,10 @@ def damaged(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield f"{path}", spoiled
 
 
-def test_a_damaged_state_raises_and_changes_nothing() -> None:
+@pytest.mark.parametrize("found", [True, False])
+def test_a_damaged_state_raises_and_changes_nothing(found: bool) -> None:
     state = trained().state_dict()
-    monitor = trained(more=True)
+    monitor = trained(more=True) if found else nclab.Monitor(network(norm=False), preset="full")
     monitor.state_dict()  # adds the collected rows to the sums
     before = plain(monitor.state_dict())
     assert state["alarms"]

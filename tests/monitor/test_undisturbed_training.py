@@ -239,7 +239,7 @@ def test_a_compiled_training_step_raises() -> None:
     model = network()
     step = torch.compile(lambda module, inputs: module(inputs), backend="eager")
     with (
-        pytest.raises(nclab.ModelError, match="made no forward pass in training mode"),
+        pytest.raises(nclab.ModelError, match="no complete forward pass in training mode"),
         nclab.Monitor(model) as monitor,
     ):
         train(model, monitor, forward=step)

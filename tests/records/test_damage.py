@@ -76,6 +76,14 @@ def test_verify_says_what_is_affected_and_how_to_repair_it(tmp_path: Path) -> No
     assert verify_journal(tmp_path).state == "unchecked"
 
 
+def test_a_missing_journal_is_reported_although_there_are_checkpoints(tmp_path: Path) -> None:
+    three_checkpoints(tmp_path)
+    (tmp_path / "journal.jsonl").unlink()
+    result = verify_journal(tmp_path)
+    assert result.state == "damaged"
+    assert "its journal is missing" in result.found
+
+
 def test_a_run_of_the_released_version_goes_on_in_its_own_form(tmp_path: Path) -> None:
     with start(tmp_path) as run:
         run.append({"kind": "measurement", "step": 1})

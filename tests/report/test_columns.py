@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from nclab.report.columns import Columns
+from nclab.report.run_follower import Columns
 
 
 def lines(count: int, *, start: int = 0) -> list[bytes]:

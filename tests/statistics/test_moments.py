@@ -141,6 +141,14 @@ def test_a_damaged_state_is_rejected() -> None:
     state = filled().state_dict()
     with pytest.raises(nclab.NclabError, match="missing unit_sum"):
         nclab.ClassMoments.from_state_dict({k: v for k, v in state.items() if k != "unit_sum"})
+    with pytest.raises(nclab.NclabError, match=r"Expected unit_sum as torch\.float64"):
+        nclab.ClassMoments.from_state_dict(state | {"unit_sum": state["unit_sum"].float()})
+    with pytest.raises(nclab.NclabError, match=r"Expected count as torch\.int64 \(5,\)"):
+        nclab.ClassMoments.from_state_dict(state | {"count": state["count"][:4]})
+    with pytest.raises(nclab.NclabError, match="Expected finite pivot"):
+        nclab.ClassMoments.from_state_dict(state | {"pivot": state["pivot"] / 0})
+    with pytest.raises(nclab.NclabError, match="Expected counts of 0 or more"):
+        nclab.ClassMoments.from_state_dict(state | {"zeros": state["zeros"] - 1})
     newer = state["header"].clone()
     newer[0] = 99
     with pytest.raises(nclab.NclabError, match="state version 1, got 99"):

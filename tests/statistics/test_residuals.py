@@ -1,4 +1,4 @@
-"""Tests of residual moments against slow sums: in batches, merged, and with soft labels."""
+"""Tests of residual sums against slow sums: in batches and merged."""
 
 import pytest
 import torch
@@ -30,54 +30,37 @@ def test_one_pass_agrees_with_slow_sums(dtype: torch.dtype) -> None:
     batches = nclab.measure_features(parts, weight=weight, bias=bias).residuals
     for stream in (moments, batches):
         assert stream is not None
-        assert stream.soft is None
-        assert torch.allclose(
-            stream.sums, slow_sums(), atol=1e-4 if dtype == torch.float32 else 1e-11
-        )
+        assert torch.allclose(stream, slow_sums(), atol=1e-4 if dtype == torch.float32 else 1e-11)
 
 
 def test_sums_of_tiny_losses_keep_their_digits() -> None:
-    moments = LogitStatistics(2, residuals=False)
+    moments = LogitStatistics(2, residuals=True)
     moments.update([[40.0, 0.0], [0.0, 800.0]], [0, 0])
-    assert moments.residuals is not None
+    assert moments.residual_sums is not None
     wrong = 1 / (1 + torch.tensor([40.0, -800.0]).double().exp())
-    assert moments.residuals.sums[0].tolist() == pytest.approx([-float(wrong.sum()), 1.0])
-    moments = LogitStatistics(2, residuals=False)
+    assert moments.residual_sums[0].tolist() == pytest.approx([-float(wrong.sum()), 1.0])
+    moments = LogitStatistics(2, residuals=True)
     moments.update([[40.0, 0.0]], [0])
-    assert moments.residuals is not None
-    assert float(moments.residuals.sums[0, 0]) == pytest.approx(-float(wrong[0]), rel=1e-12)
+    assert moments.residual_sums is not None
+    assert float(moments.residual_sums[0, 0]) == pytest.approx(-float(wrong[0]), rel=1e-12)
 
 
 def test_merged_and_loaded_streams_agree() -> None:
     logits = FEATURES @ WEIGHT.T + BIAS
-    complete, left, right = (LogitStatistics(C, residuals=False) for _ in range(3))
+    complete, left, right = (LogitStatistics(C, residuals=True) for _ in range(3))
     complete.update(logits, LABELS)
     left.update(logits[:100], LABELS[:100])
     right.load_sums(left.sums())
     left.update(logits[100:], LABELS[100:])
-    remainder = LogitStatistics(C, residuals=False)
+    remainder = LogitStatistics(C, residuals=True)
     remainder.update(logits[100:], LABELS[100:])
     right.merge(remainder)
     for stream in (left, right):
-        assert stream.residuals is not None
-        assert complete.residuals is not None
-        assert torch.allclose(stream.residuals.sums, complete.residuals.sums, atol=1e-12)
-    right.merge(LogitStatistics(C))  # This stream has no residual moments.
-    assert right.residuals is None
-
-
-def test_soft_labels_add_their_second_moment() -> None:
-    targets = 0.8 * HARD + 0.2 * torch.rand(N, C, generator=GENERATOR).double().softmax(1)
-    moments = nclab.measure_features(FEATURES, targets, WEIGHT, BIAS, soft=True).residuals
-    assert moments is not None
-    assert moments.soft is not None
-    q = torch.softmax(FEATURES @ WEIGHT.T + BIAS, 1)
-    off = q - targets
-    assert torch.allclose(moments.soft.moment, off.T @ off, atol=1e-10)
-    entropies = [float(-(p * p.log()).sum()) for p in (q, targets)]
-    assert moments.soft.entropies.tolist() == pytest.approx(entropies, rel=1e-10)
-    hard = torch.nn.functional.cross_entropy(FEATURES @ WEIGHT.T + BIAS, LABELS, reduction="sum")
-    assert float(moments.soft.hard_losses.sum()) == pytest.approx(float(hard), rel=1e-10)
+        assert stream.residual_sums is not None
+        assert complete.residual_sums is not None
+        assert torch.allclose(stream.residual_sums, complete.residual_sums, atol=1e-12)
+    right.merge(LogitStatistics(C))  # This stream has no residual sums.
+    assert right.residual_sums is None
 
 
 def test_residual_moments_of_many_classes_need_a_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,15 @@ def test_lanczos_classifies_a_minimum_with_zero_eigenvalues(
     assert result.negative_eigenvalues == 0
 
 
+def test_lanczos_starts_beside_the_point() -> None:
+    """The random start of Lanczos has the same seed as `initial`, but must not be parallel."""
+    problem = Problem(10, 8, 12)
+    result = classify(problem, problem.initial(scale=1.0))
+    other = classify(problem, problem.initial(scale=1.0, seed=5))
+    assert result.kind is other.kind is PointKind.not_critical
+    assert result.smallest_eigenvalue < 0
+
+
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0, 40.0])
 def test_simplex_etfs_are_global_minima_at_every_radius(factor: float) -> None:
     result = classify(PROBLEM, factor * optimal_point(PROBLEM, seed=4))

@@ -1,7 +1,7 @@
-"""Attacks on claims: wrong numbers, shuffled arms and wrong code that a claim must notice.
+"""Attacks on claims: changes of numbers and code after which the verdict on a claim must change.
 
 A paper's folder contains a module `attacks` with the constant `ATTACKS`, an instance of `Attacks`.
-The tests of all papers read it, so a new paper is tested without a change outside its folder.
+The tests of all papers read the constant, so a new paper needs no other test.
 """
 
 import copy
@@ -24,10 +24,10 @@ TOO_SMALL = 0.8
 class Attacks:
     """Test data of a paper.
 
-    Three attacks are tried on every claim. *Spoiled numbers*: numbers that contradict the claim;
-    the verdict must change. *Shuffled arms*: in every other seed the compared arms change places;
-    a claim of order must lose its effect. *Wrong code*: the function that the claim links to
-    returns a constant, the negative or 1.5 times its values; the verdict must change.
+    The tests try three attacks on every claim. *Spoiled numbers* contradict the claim. *Shuffled
+    arms*: the settings that a claim compares, its arms, change places in every other seed, so a
+    claim about their order must lose its effect. *Wrong code*: the function that the claim links
+    to returns a constant, the negative or 1.5 times its values. The verdict must change each time.
     """
 
     verdicts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def put(path: str, value: Any) -> Change:
 
 
 def change_rows(key: str, change: Callable[[Row], Row], *, every: int = 1) -> Change:
-    """Return a change of fields of the rows under a key, which may be stored as columns.
+    """Return a change of fields of the rows under a key; the rows may be stored as columns.
 
     Args:
         every: 2 changes only the rows of odd seeds.
@@ -134,7 +134,7 @@ def scaled(key: str, *columns: str) -> Callable[[float], Change]:
 def exchange(key: str, column: str, names: Mapping[Any, Any]) -> Change:
     """Return a change that renames the arms in every other seed, so that no effect remains.
 
-    Each comparison then has as many seeds for as against it, and the mean effect is zero by design.
+    Half of the seeds then show the effect and half the opposite effect, so the mean is about zero.
     """
     return change_rows(key, lambda row: {column: names.get(row[column], row[column])}, every=2)
 
@@ -169,10 +169,10 @@ def changed(change: Change) -> Case:
 def weakened(scale: Callable[[float], Change]) -> Case:
     """Return a case for wrong code in which the effect is just too small for the claim.
 
-    Wrong code that multiplies the effect by 1.5 then lifts it above the margin.
+    Wrong code that multiplies the effect by 1.5 then makes it larger than the margin.
 
     Args:
-        scale: function from a factor to a change of the numbers that the effect is made of.
+        scale: function from a factor to a change that multiplies the effect by about this factor.
     """
     factors: dict[str, float] = {}
 

@@ -1,9 +1,9 @@
 """Recorded evidence: numbers and networks at the size of a paper, kept in the paper's folder.
 
-Verdicts on experiments come from recorded evidence. What this machine trains at a reduced size
-tests the machinery and is shown next to the recorded verdicts. Recorded networks are measurements
-without weights, one line per network; `nclab reproduce … --recorded` restores them as finished
-runs, so that another machine can add seeds.
+Verdicts on experiments come from recorded evidence. Experiments that run on this machine, usually
+at a smaller size, are judged as well, and both verdicts are shown. Recorded networks are
+measurements without weights, one line per network; `nclab reproduce … --recorded` restores them as
+finished runs, so that another machine can add seeds.
 """
 
 import json
@@ -44,14 +44,16 @@ def read_evidence(name: str) -> dict[str, Any] | None:
 
 
 def best_evidence(name: str) -> dict[str, Any] | None:
-    """Return the recorded numbers of an experiment, otherwise those of the largest smaller size.
+    """Return the recorded numbers of an experiment, or else those of the largest smaller size.
 
-    The module of a series of experiments at smaller sizes names its target as `LEADS_TO` and
-    returns numbers in the format of the target from `furthest`. None if nothing is recorded.
+    If an experiment is too large, a series of smaller experiments may replace it. The module of the
+    series names the large experiment as `LEADS_TO`, and its function `furthest` returns the numbers
+    of the largest size in the format of the large experiment. None if nothing is recorded.
     """
     numbers = read_evidence(name)
-    for other, module in experiments().items() if numbers is None else ():
-        series = read_evidence(other) if getattr(module, "LEADS_TO", None) == name else None
+    for series_name, module in experiments().items() if numbers is None else ():
+        leads_here = getattr(module, "LEADS_TO", None) == name
+        series = read_evidence(series_name) if leads_here else None
         if series is not None:
             return module.furthest(series)  # type: ignore[attr-defined]
     return numbers

@@ -42,11 +42,12 @@ def judge_all(
 ) -> list[dict[str, Any]]:
     """Judge claims and return each with verdict, evidence, numbers and links as plain JSON values.
 
-    Statements are checked immediately. Empirical results are judged from the evidence recorded at
-    the size of their source; the verdicts of this machine's runs are added as `here`.
+    Mathematical statements are checked on new data sets. Claims about experiments are judged from
+    the evidence that was recorded at the size of their source; the verdicts of this machine's runs
+    are added as `here`.
 
     Args:
-        preset: thoroughness of the checks of statements, quick or paper.
+        preset: number of data sets for each statement: quick, or ten times as many with paper.
         local: numbers of this machine's experiments by name.
         ids: as for `find`.
         fresh: judge results from this machine's numbers alone.
@@ -108,7 +109,7 @@ def judge(
 
 
 def effective_verdict(finding: Finding) -> Verdict:
-    """Return the verdict; for a claim open at its source's networks, the verdict on other ones.
+    """Return the verdict; if it is open for the source's networks, the verdict for other networks.
 
     >>> effective_verdict(Finding(Verdict.OPEN, "", {"there": "reproduced"})).value
     'reproduced'

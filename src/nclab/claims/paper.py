@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from nclab.engine import LOCAL, Engine, Job, Progress, ReportStep
+from nclab.engine import LOCAL, Engine, Job, ReportStep
 from nclab.errors import MissingData, NclabError
 from nclab.figures.picture import Picture
-from nclab.progress import bar
 
 AUTHOR_DATA = "NCLAB_AUTHOR_DATA"
 """Environment variable with the folder of the files that the author of a paper published."""
@@ -44,7 +43,9 @@ class Erratum:
     claims: tuple[str, ...] = ()
     """Ids of the claims whose checks show the error; empty for a slip without consequences."""
     confidence: Literal["certain", "likely", "scan"] = "certain"
-    """certain: a counterexample or contradiction shows it; scan: perhaps an error of our scan."""
+    """certain: a counterexample shows the error; scan: our scan of the paper may be wrong."""
+    typo: bool = False
+    """Whether no reader is misled; the page of errata lists typos in one section at its end."""
 
     @property
     def paper(self) -> str:
@@ -83,7 +84,7 @@ class Experiment(Protocol):
 
 
 def find_preset(experiment: Experiment, name: str) -> Any:
-    """Return a configuration by name; an experiment may have more than `quick` and `paper`."""
+    """Return a configuration of an experiment by its name."""
     if name not in experiment.PRESETS:
         known = ", ".join(experiment.PRESETS)
         raise NclabError(f"Expected a preset, one of {known}; got {name!r}.")
@@ -133,37 +134,13 @@ def describe_experiment(module: Experiment) -> dict[str, str]:
     }
 
 
-def run_jobs(
-    jobs: Sequence[Job],
-    title: str,
-    *,
-    engine: Engine,
-    total: int | None = None,
-    folder: Path | None = None,
-    workers: int | None = None,
-) -> list[Any]:
-    """Run the jobs of an experiment under one progress bar and return their values in order.
-
-    Raises NclabError if a job fails.
-
-    Args:
-        title: label of the progress bar, which counts the steps that jobs report.
-        total: steps of all jobs; by default one per job.
-        folder: folder that the jobs write, the same path on every machine.
-        workers: as for `Engine.run_jobs`.
-    """
-    steps = dict.fromkeys(range(len(jobs)), 0)
-    with bar(title, total=total or len(jobs)) as progress_bar:
-
-        def advance(progress: Progress) -> None:
-            steps[progress.index] = progress.step
-            progress_bar.update(sum(steps.values()), f"{len(jobs)} job(s)")
-
-        outcomes = engine.run_jobs(jobs, folder=folder, workers=workers, on_progress=advance)
-    for outcome in outcomes:
-        if not outcome.ok:
-            raise NclabError(f"{outcome.name} failed: {outcome.error}")
-    return [outcome.value for outcome in outcomes]
+def run_jobs(jobs: Sequence[Job], title: str, *, engine: Engine, **options: Any) -> list[Any]:
+    """Return the values of jobs, run by `Engine.run_with_bar`; raise NclabError if a job fails."""
+    results = engine.run_with_bar(jobs, title, **options)
+    for result in results:
+        if not result.ok:
+            raise NclabError(f"{result.name} failed: {result.error}")
+    return [result.value for result in results]
 
 
 def run_in_one_step(report: ReportStep, function: Callable[..., Any], *arguments: Any) -> Any:

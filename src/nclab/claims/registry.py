@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 from nclab import plugins
 from nclab.claims.attacks import Attacks
@@ -52,14 +52,13 @@ def papers() -> dict[str, Paper]:
 @cache
 def experiments() -> dict[str, Experiment]:
     """Return every experiment by its name, in running order."""
-    return {
-        getattr(module, "NAME", f"{key}_{module.__name__.rpartition('.')[2]}"): cast(
-            Experiment, module
-        )
-        for key in packages()
-        for module in _modules(key)
-        if hasattr(module, "PRESETS")
-    }
+    named: dict[str, Any] = {}
+    for key in packages():
+        for module in _modules(key):
+            if hasattr(module, "PRESETS"):
+                default = f"{key}_{module.__name__.rpartition('.')[2]}"
+                named[getattr(module, "NAME", default)] = module
+    return named
 
 
 def find_experiments(names: Sequence[str]) -> dict[str, Experiment]:

@@ -203,8 +203,8 @@ class Reproduction:
             for name, numbers in self.numbers.items()
             for row in judge_experiment(name, numbers, recorded=True)
         }
-        kept = [updated.pop(row["id"], row) for row in rows]
-        return [*kept, *updated.values()]
+        replaced = [updated.pop(row["id"], row) for row in rows]
+        return [*replaced, *updated.values()]
 
 
 def recompute_run(folder: Path) -> list[Verified]:

@@ -1,4 +1,4 @@
-"""Verdicts on mathematical statements, from both of their sides on many data sets."""
+"""Verdicts on mathematical statements, whose two sides are computed on many data sets."""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -18,7 +18,7 @@ HAND_TOLERANCE = 1e-9
 
 
 def draws(preset: str) -> int:
-    """Return the number of data sets of each kind that a preset draws."""
+    """Return how many data sets of each kind a preset draws."""
     return {"quick": 20_000, "paper": 200_000}[preset]
 
 
@@ -66,10 +66,10 @@ def judge_statement(numbers: Numbers, *, enough: int = ENOUGH) -> Finding:
     return Finding(Verdict.HOLDS, describe_tally(numbers), numbers)
 
 
-def judge_repair(numbers: Numbers, *, enough: int = ENOUGH) -> Finding:
+def judge_repair(numbers: Numbers) -> Finding:
     """Judge a statement that fails as printed, by the tallies of its printed and repaired forms."""
     printed, repaired = numbers["printed"], numbers["repaired"]
-    corrected = judge_statement(repaired, enough=enough)
+    corrected = judge_statement(repaired)
     if corrected.verdict is not Verdict.HOLDS:
         return Finding(corrected.verdict, f"corrected: {corrected.evidence}", numbers)
     if not printed["violated"]:
@@ -81,17 +81,13 @@ def judge_repair(numbers: Numbers, *, enough: int = ENOUGH) -> Finding:
 def holds_if(
     condition: bool, evidence: str, numbers: Numbers, *, corrected: bool = False
 ) -> Finding:
-    """Return a finding that holds if the condition is true and is refuted otherwise.
-
-    Args:
-        corrected: the statement holds with a correction if the condition is false.
-    """
+    """Return a finding that holds if the condition is true, or else `corrected` or refuted."""
     otherwise = Verdict.CORRECTED if corrected else Verdict.REFUTED
     return Finding(Verdict.HOLDS if condition else otherwise, evidence, numbers)
 
 
 def describe_tally(numbers: Numbers) -> str:
-    """Return a tally as a clause.
+    """Describe the counts of a tally in words.
 
     >>> describe_tally({"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5})
     'no failure in 900 data sets, smallest slack 0.5'

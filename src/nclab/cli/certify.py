@@ -5,13 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nclab.cli.shared import (
-    COUNTS_HELP,
-    JsonOption,
-    print_json,
-    print_table,
-    read_counts,
-)
+from nclab.cli.shared import COUNTS_HELP, JsonOption, print_json, print_table, read_counts
 from nclab.errors import DataError
 
 if TYPE_CHECKING:
@@ -89,6 +83,7 @@ def command(
 
 
 def _of_file(file: Path, head: Path | None, delta: float | None) -> "Certificate":
+    """Measure the features of a file and return the certificate of its classifier."""
     from nclab.array_files import BIAS, FEATURES, LABELS, WEIGHT, pick, pick_optional, read_arrays
     from nclab.measurement.arrays import measure_features
 

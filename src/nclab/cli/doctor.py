@@ -72,13 +72,13 @@ def _packages() -> Iterator[Check]:
         if package != "nclab":
             extras.setdefault(extra[1] if extra else "", []).append(package)
     for package in extras.pop("", []):
-        found = _version(package)
-        advice = "" if found else "pip install nclab"
-        yield Check(package, "good" if found else "wrong", found or "not installed", advice)
+        version = _version(package)
+        advice = "" if version else "pip install nclab"
+        yield Check(package, "good" if version else "wrong", version or "not installed", advice)
     for extra_name in sorted(extras.keys() - {"dev", "docs", "all"}):
-        found_versions = {package: _version(package) for package in extras[extra_name]}
-        absent = ", ".join(name for name, version in found_versions.items() if not version)
-        present = ", ".join(f"{name} {version}" for name, version in found_versions.items())
+        installed = {package: _version(package) for package in extras[extra_name]}
+        absent = ", ".join(name for name, version in installed.items() if not version)
+        present = ", ".join(f"{name} {version}" for name, version in installed.items())
         if absent:
             advice = f"pip install nclab[{extra_name}]"
             yield Check(f"extra {extra_name}", "missing", f"without {absent}", advice)
@@ -109,6 +109,7 @@ def _machine() -> Iterator[Check]:
 
 
 def _data_set() -> Check:
+    """Check whether FashionMNIST, which the experiments use, is on this machine."""
     from nclab.training.data.fashion_mnist_files import FILES, INSTALLATION, find_folder
 
     home = find_folder(list(FILES.values()))

@@ -25,11 +25,13 @@ def command(
         ),
     ] = None,
     example: Annotated[
-        str | None, typer.Option(help="Example of the paper to classify: 3.1.")
+        str | None, typer.Option(help="Example of ji2022 to classify instead of a file: 3.1.")
     ] = None,
-    scale: Annotated[float, typer.Option(help="Factor of the example's point.")] = 1.0,
+    scale: Annotated[
+        float, typer.Option(help="Factor that multiplies the point of the example.")
+    ] = 1.0,
     reduction: Annotated[
-        Reduction, typer.Option(help="Reduction of the loss over samples; sum in the paper.")
+        Reduction, typer.Option(help="Reduction of the loss over samples; ji2022 takes the sum.")
     ] = Reduction.sum,
     as_json: JsonOption = False,
     out: Annotated[

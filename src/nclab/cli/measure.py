@@ -108,10 +108,7 @@ def command(
     if labels is not None and shards:
         raise NclabError(f"Expected --labels with one FILE, got it with {len(shards)}.")
     test_shards = [] if test is None else _shards([test])
-    file_options = {
-        "intervals": intervals,
-        "shuffled_labels": shuffled_labels,
-    }
+    file_options = {"intervals": intervals, "shuffled_labels": shuffled_labels}
     if shards or test_shards:
         count = len(shards or test_shards)
         flags = {f"--{name.replace('_', '-')}": value for name, value in file_options.items()}

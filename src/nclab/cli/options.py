@@ -1,6 +1,6 @@
 """Options of a command from dataclasses: each field becomes a flag, its docstring the help.
 
-Importing a config may import torch, which takes seconds. Therefore these options are created when
+Importing a config may import torch, which takes seconds. Therefore the options are created when
 their command is called, not when the program starts.
 """
 
@@ -36,7 +36,6 @@ class Option(NamedTuple):
     help: str
     several: bool = False
     """Whether the option accepts several values, each for separate networks."""
-    """Names from plugins that the field accepts."""
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -82,7 +81,7 @@ class Options:
             yield Option(path, name, kind, default, text, path.startswith(self.several))
 
     def build(self, **known: Any) -> Any:
-        """Return the config with the first value of every option; `known` has excluded fields."""
+        """Return the config with the first value of every option; `known` sets other fields."""
         values = {option.path: self._values(option)[0] for option in self.all()}
         return _build(self.config, "", values, known)
 
@@ -243,7 +242,7 @@ def _read_values(option: Option, text: Any) -> tuple[Any, ...]:
         return text if isinstance(text, tuple) else (text,)
     if get_origin(option.kind) is tuple:
         lists = text.split("/") if option.several else [text]
-        values: tuple[Any, ...] = tuple(_read_words(option, part.split(",")) for part in lists)
+        values: tuple[Any, ...] = tuple(_read_words(option, words.split(",")) for words in lists)
     else:
         values = _read_words(option, text.split(",") if option.several else [text])
     if not values:

@@ -1,5 +1,6 @@
 """`nclab runs`: list the runs of a folder with state, progress and last measurement."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from nclab.cli.shared import (
     text_table,
 )
 from nclab.errors import RecordError
+from nclab.text import is_number, number, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,6 +23,20 @@ if TYPE_CHECKING:
     from nclab.records import RunView
 
 COLOURS = {"running": "cyan", "finished": "green", "failed": "red", "stopped": "yellow"}
+COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "run": lambda row: row["name"],
+    "kind": lambda row: row["kind"],
+    "state": lambda row: row["state"],
+    "health": lambda row: row["health"],
+    "progress": lambda row: "–" if row["progress"] is None else f"{row['progress']:.0%}",
+    "epoch": lambda row: number(row["epoch"]),
+    "accuracy": lambda row: number(row["accuracy"]),
+    "min intra": lambda row: number(row["min_intra"], near=1.0),
+    "why": lambda row: "; ".join(str(row[name]) for name in ("why", "problem") if row[name]),
+}
+"""Columns of the table: heading -> text from the row that `--json` prints."""
+WORDS = ("run", "kind", "state", "health", "why")
+"""Columns of words, which are aligned left."""
 
 
 def command(folder: RunsArgument, as_json: JsonOption = False) -> None:
@@ -32,7 +48,6 @@ def command(folder: RunsArgument, as_json: JsonOption = False) -> None:
     """
     from nclab.records import find_runs, glance
     from nclab.records.read import LeftOut
-    from nclab.text import printable
 
     check_runs_folder(folder)
     left_out: list[LeftOut] = []
@@ -105,30 +120,14 @@ def _metrics(record: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
 
 def _first(*values: Any) -> int | float | None:
     """Return the first value that is a finite number; records may contain anything."""
-    from nclab.text import is_number
-
     return next((value for value in values if is_number(value)), None)
 
 
 def _table(rows: list[dict[str, Any]]) -> "Table":
-    from nclab.text import number
-
-    headings = ["run", "kind", "state", "health", "progress", "epoch", "accuracy", "min intra"]
-    headings += ["why"] if any(row["why"] or row["problem"] for row in rows) else []
-    lines = [
-        [
-            row["name"],
-            row["kind"],
-            row["state"],
-            row["health"],
-            "–" if row["progress"] is None else f"{row['progress']:.0%}",
-            number(row["epoch"]),
-            number(row["accuracy"]),
-            number(row["min_intra"], near=1.0),
-            "; ".join(str(row[name]) for name in ("why", "problem") if row[name]),
-        ][: len(headings)]
-        for row in rows
-    ]
+    """Return the table; the column `why` appears only if a run has a reason or a problem."""
+    headings = [name for name in COLUMNS if name != "why" or any(map(COLUMNS[name], rows))]
+    lines = [[COLUMNS[name](row) for name in headings] for row in rows]
     colours = {"state": COLOURS, "health": {row["health"]: "red" for row in rows}}
-    # Names of runs differ at the end.
-    return text_table(headings, lines, colours=colours, fold=headings[:1], right=headings[4:8])
+    right = [name for name in headings if name not in WORDS]
+    # Names of runs differ at the end, so they are never shortened.
+    return text_table(headings, lines, colours=colours, fold=["run"], right=right)

@@ -75,7 +75,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(*renderables: Any) -> None:
-    """Print rich renderables as wide as the terminal, or as wide as a table in a file.
+    """Print tables and texts as wide as the terminal, or `WIDTH` letters if stdout is a file.
 
     Texts are printed without markup, because a folder may be called runs[/x].
     """
@@ -96,7 +96,7 @@ def text_table(
     fold: Collection[str] = (),
     right: Collection[str] = (),
 ) -> "Table":
-    """Return a table of texts, which may come from files.
+    """Return a table of texts; control characters, which files may contain, are replaced.
 
     Args:
         colours: for each coloured column, the style of its texts.
@@ -153,8 +153,8 @@ def read_counts(text: str) -> list[float]:
 def read_seeds(text: str) -> tuple[int, ...] | None:
     """Return the seeds of a list or a range first:end; None for a single number.
 
-    A single number is the number of seeds for `reproduce`. For `sweep`, where it once was one
-    seed, it is ambiguous and raises there.
+    `reproduce` takes a single number as the number of seeds. `sweep` rejects it as ambiguous,
+    because it used to mean one seed.
 
     >>> read_seeds("0,3"), read_seeds("2,"), read_seeds("4:7"), read_seeds("2")
     ((0, 3), (2,), (4, 5, 6), None)
@@ -177,6 +177,7 @@ def read_seeds(text: str) -> tuple[int, ...] | None:
 
 
 def _seed(part: str, text: str) -> int:
+    """Return one seed of the option; raise for other texts."""
     try:
         seed = int(part)
     except ValueError:

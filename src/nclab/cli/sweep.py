@@ -28,24 +28,21 @@ def _configs() -> dict[str, Options]:
     from nclab.training.data.sources import SOURCES, plugin_sources
     from nclab.training.sweep import SweepConfig
 
-    generated = "Generated data"
-    names = {"seed": "data_seed", "classes": "fashion_classes"}
     teacher = {name: f"teacher_{name}" for name in ("depth", "width", "balance", "max_ratio")}
+    shared = {"panel": "Generated data", "names": {"seed": "data_seed"}}
     changes: dict[str, dict[str, Any]] = {
-        "teacher": {"names": {"seed": "data_seed", **teacher}},
-        "conic": {"names": {"seed": "data_seed"}, "exclude": ("cones",)},
-        "fashion": {"names": names},
-        "file": {"panel": "Data of a file", "exclude": ("path", "name", "rows")},
+        "teacher": {**shared, "names": {"seed": "data_seed", **teacher}},
+        "conic": {**shared, "exclude": ("cones",)},
+        "fashion": {**shared, "names": {"seed": "data_seed", "classes": "fashion_classes"}},
+        "file": {"panel": "Data of a file", "names": {}, "exclude": ("path", "name", "rows")},
     }
-    sources = {
-        name: Options(kind, **{"panel": generated, "several": ("",), **changes.get(name, {})})
-        for name, kind in SOURCES.items()
-    }
-    for name, kind in plugin_sources().items():
-        # The name of the plugin is a prefix of its options, so that all flags are distinct.
+    sources = {}
+    for name, kind in (SOURCES | plugin_sources()).items():
+        # The name of other data is a prefix of their options, so that all flags are distinct.
         prefix = name.replace("-", "_")
         names = {field.name: f"{prefix}_{field.name}" for field in fields(kind)}
-        sources[name] = Options(kind, f"Data of the plugin {name}", names, several=("",))
+        options = {"panel": f"Data set {name}", "names": names, **changes.get(name, {})}
+        sources[name] = Options(kind, several=("",), **options)
     models = Options(
         SweepConfig,
         "Models and measurement",
@@ -98,6 +95,7 @@ def command(
     """
     from nclab.training.sweep import Axes, plan_sweep, train_plan, write_results
     from nclab.training.sweep.rows import rows_table
+    from nclab.training.sweep.train import training_slots
 
     configs = _with_seeds(configs)
     sources = _sources(configs, data)
@@ -105,13 +103,13 @@ def command(
     axes = Axes(config, {"data": sources, **configs["sweep"].axes()})
     _check_options_are_read(axes, configs["sweep"])
     planned = plan_sweep(axes, out)
-    if plan and as_json:
-        print_json(planned.to_dict())
-    elif not as_json:
-        typer.echo(str(planned))
     if plan:
+        print_json(planned.to_dict()) if as_json else typer.echo(str(planned))
         return
     with open_engine(engine, address) as opened:
+        training_slots(planned, workers, device, opened)  # raises before the plan is printed
+        if not as_json:
+            typer.echo(str(planned))
         rows = train_plan(planned, workers=workers, device=device, engine=opened)
     tables = write_results(out, threshold=config.converged)
     if as_json:

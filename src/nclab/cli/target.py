@@ -14,12 +14,16 @@ def command(
     classes: Annotated[int | None, typer.Option(help="Number of classes, equally large.")] = None,
     counts: Annotated[str | None, typer.Option(help=COUNTS_HELP)] = None,
     weight_decay: Annotated[
-        str | None, typer.Option(help="λ_W,λ_H, or one number λ for λ,λ/n; 0 for the limit λ → 0.")
+        str | None,
+        typer.Option(
+            help="Weight decay λ_W,λ_H of classifier and features. One number λ means λ,λ/n for n "
+            "samples; 0 means the limit λ → 0."
+        ),
     ] = None,
     norms: Annotated[
         str | None,
         typer.Option(
-            help="α,β instead of weight decay: rms norms of features and of classifier rows."
+            help="Instead of weight decay: the rms norms α,β of features and of classifier rows."
         ),
     ] = None,
     loss: Annotated[
@@ -80,6 +84,7 @@ def command(
 
 
 def _save(figure: Any, path: Path) -> None:
+    """Write a figure in the format of the file's suffix."""
     from nclab.files import write_whole
 
     if path.suffix not in (".png", ".svg", ".pdf"):

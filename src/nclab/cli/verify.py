@@ -95,6 +95,7 @@ def _recompute(folder: Path, damaged: set[str]) -> "list[Verified]":
 
 
 def _summary(results: "list[Verified]") -> str:
+    """Return the numbers of files and recomputed results in each state."""
     states = {state: sum(result.state == state for result in results) for state in COLOURS}
     counts = ", ".join(f"{count} {state}" for state, count in states.items() if count)
     names = [result.file for result in results]

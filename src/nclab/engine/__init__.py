@@ -1,4 +1,4 @@
-"""Independent jobs on the cores of this machine, or on a Ray cluster by `nclab.engine.ray`."""
+"""Engines that run independent jobs: on this machine, or by `nclab.engine.ray` on a cluster."""
 
 from nclab.engine.jobs import Engine, Job, JobResult, Progress, ReportStep
 from nclab.engine.local import LOCAL, cores, run_jobs

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nclab.errors import NclabError
+from nclab.progress import bar
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -130,7 +131,7 @@ class JobList:
 
 
 class Engine(ABC):
-    """A place where jobs run; their numbers do not depend on it."""
+    """Base class of engines, which run jobs; results do not depend on the engine."""
 
     here: ClassVar[bool]
     """Whether jobs run on this machine, where `workers=0` runs them in this process."""
@@ -182,6 +183,25 @@ class Engine(ABC):
         if jobs:
             self.run_all(work)
         return [work.results[index] for index in range(len(jobs))]
+
+    def run_with_bar(
+        self, jobs: Sequence[Job], title: str, *, total: int | None = None, **options: Any
+    ) -> list[JobResult]:
+        """Run every job under one progress bar; return the results in order.
+
+        Args:
+            title: label of the bar, which counts the steps that jobs report.
+            total: steps of all jobs; by default one per job.
+            options: as for `run_jobs`.
+        """
+        steps = [0] * len(jobs)
+        with bar(title, total=total or len(jobs)) as progress_bar:
+
+            def advance(progress: Progress) -> None:
+                steps[progress.index] = progress.step
+                progress_bar.update(sum(steps))
+
+            return self.run_jobs(jobs, on_progress=advance, **options)
 
 
 def run_job(

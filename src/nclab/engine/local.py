@@ -1,11 +1,11 @@
-"""Jobs on the cores of this machine, each in its own process, so that none can harm another."""
+"""Engine of the cores of this machine; worker processes that crash are replaced."""
 
 import os
 import pickle
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import connection, get_context
@@ -14,14 +14,7 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.process import parent_process
 from typing import Any
 
-from nclab.engine.jobs import (
-    THREAD_VARIABLES,
-    Engine,
-    JobList,
-    JobResult,
-    Message,
-    run_job,
-)
+from nclab.engine.jobs import THREAD_VARIABLES, Engine, JobList, JobResult, Message, run_job
 from nclab.errors import NclabError
 
 STOP_SECONDS = 2.0
@@ -74,7 +67,7 @@ def _run_inline(work: JobList) -> None:
             work.end(index, result)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Worker:
     """A worker process as its parent sees it."""
 
@@ -117,17 +110,16 @@ class _Processes:
 
     def _receive(self) -> None:
         """Wait until some worker sends a message or dies."""
-        by_end: dict[Any, _Worker] = {}
-        for worker in self._workers:
-            by_end[worker.pipe] = by_end[worker.process.sentinel] = worker
-        active = {id(by_end[end]): by_end[end] for end in connection.wait(list(by_end))}
-        for worker in active.values():
+        ends: dict[Any, _Worker] = {worker.pipe: worker for worker in self._workers}
+        ends |= {worker.process.sentinel: worker for worker in self._workers}
+        for worker in dict.fromkeys(ends[end] for end in connection.wait(list(ends))):
             for kind, content in worker.messages():
                 self._handle(worker, kind, content)
             if worker.gone:
                 self._remove(worker)
 
     def _handle(self, worker: _Worker, kind: str, content: Any) -> None:
+        """Handle a message: the worker is ready, or its job has progressed or ended."""
         index = worker.index
         if kind == "ready":
             worker.ready = True
@@ -196,11 +188,18 @@ def _watch_parent() -> None:
 
 
 def _start() -> _Worker:
+    """Start a worker process that computes with one thread."""
     context = get_context("spawn")
     parent_end, worker_end = context.Pipe()
     process = context.Process(target=run_worker, args=(worker_end,))
-    with _one_thread_environment():
+    before = {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))  # the new process inherits them
+    try:
         process.start()
+    finally:
+        for name in THREAD_VARIABLES:
+            del os.environ[name]
+        os.environ.update(before)
     worker_end.close()
     return _Worker(process, parent_end)
 
@@ -217,18 +216,3 @@ def _stop(workers: list[_Worker]) -> None:
             worker.process.kill()
             worker.process.join()
     workers.clear()
-
-
-@contextmanager
-def _one_thread_environment() -> Iterator[None]:
-    """Set the environment variables for one thread, and restore them."""
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

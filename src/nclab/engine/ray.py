@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster: the machines that belong to it, or this one alone."""
+"""Engine of a Ray cluster of several machines, or of this machine alone."""
 
 import logging
 import os

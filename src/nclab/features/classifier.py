@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import ModelError
+from nclab.features.batches import Outputs
 from nclab.features.head_output import (
     Classifier,
     LogitSource,
@@ -16,10 +17,9 @@ from nclab.features.head_output import (
     locate_given_head,
     source_reader,
 )
-from nclab.features.layers import FoundLayer, input_layer
 from nclab.features.linear_maps import LinearCall, certain_linear_call, infer_linear_call
 from nclab.features.pooling import as_column, views
-from nclab.features.recorder import Call, Identity, Outputs, Point
+from nclab.features.recorder import Call, FoundLayer, Identity, Point, input_layer
 
 AUTO = "auto"
 """Value of the option `classifier` that makes nclab find the classifier."""
@@ -63,13 +63,13 @@ def find_classifier(
 ) -> Classifier | None:
     """Return the last linear map whose result is the model's output; None for features only.
 
-    Of several outputs, the first one counts that is the result of a call and is not read by another
-    call; a remark names the others. The search prefers, in this order: `nn.Linear` and modules that
-    compute the same; modules of other linear forms (`nclab.features.linear_maps`); results that the
-    model selects from, averages or scales (`nclab.features.head_output`); parameters used
-    without a module; and, with a remark, the last linear call with the same decisions, as before a
-    softmax. If `needs_tensors` is true, the tensors of the calls must have been kept. `mask` (B, T)
-    is 1 for real tokens.
+    If the model returns several outputs, nclab takes the first that is the result of a linear map
+    and not the input of another one; a remark names the others. The search prefers, in this order:
+    `nn.Linear` and modules that compute the same; modules of other linear forms
+    (`nclab.features.linear_maps`); results that the model selects from, averages or scales
+    (`nclab.features.head_output`); parameters used without a module; and, with a remark, the last
+    linear call with the same decisions, as before a softmax. If `needs_tensors` is true, the
+    tensors of the calls must have been kept. `mask` (B, T) is 1 for real tokens.
     """
     if chosen is None:
         return None

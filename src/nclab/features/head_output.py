@@ -1,4 +1,4 @@
-"""Heads: linear maps of features that explain how a model made its output.
+"""Heads: how the result of a linear map of features becomes the output of a model.
 
 A model may return a linear map's result unchanged, select one position of it (a token), average it
 over positions, or multiply it by a factor such as an inverse temperature.
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import ModelError
-from nclab.features.layers import FoundLayer, input_layer, output_layer
 from nclab.features.linear_maps import (
     Fit,
     LinearCall,
@@ -34,7 +33,7 @@ from nclab.features.pooling import (
     select_positions,
     views,
 )
-from nclab.features.recorder import Call, Identity, Point
+from nclab.features.recorder import Call, FoundLayer, Identity, Point, input_layer, output_layer
 
 
 class Classifier(NamedTuple):

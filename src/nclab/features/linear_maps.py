@@ -45,7 +45,7 @@ class HeadForm:
 
     weight: Callable[[], Tensor]
     bias: Offset = lambda: None
-    turned: bool = False
+    transposed: bool = False
     """Whether the weight is (d, C), as in `x @ W`."""
     unit_rows: bool = False
     """Whether the features are divided by their norms first."""
@@ -62,7 +62,7 @@ class HeadForm:
     def raw(self) -> WeightAndBias:
         """Return the current weight and bias in float64, with one row if there is one logit."""
         weight = self.weight().detach().double()
-        weight = weight.T if self.turned else weight.flatten(1)
+        weight = weight.T if self.transposed else weight.flatten(1)
         weight = normalize(weight, dim=1) if self.unit_weight else weight
         scale, bias = self.scale(), self.bias()
         if isinstance(scale, Tensor):
@@ -182,10 +182,10 @@ def fit_parameters(
     classes, dim = logits.shape[-1], rows.shape[-1]
     eps = torch.finfo(logits.dtype).eps
     for name, value in _tensors_of(module):
-        for shape, turned in (((classes, dim), False), ((dim, classes), True)):
+        for shape, transposed in (((classes, dim), False), ((dim, classes), True)):
             if value.shape != shape or not value.is_floating_point():
                 continue
-            fitted = _fit_with_bias(model, module, rows, logits, value.T if turned else value)
+            fitted = _fit_with_bias(model, module, rows, logits, value.T if transposed else value)
             if fitted is None:
                 continue
             form, bias = fitted
@@ -194,7 +194,7 @@ def fit_parameters(
             head = HeadForm(
                 _weight_reader(module, name),
                 bias,
-                turned,
+                transposed,
                 form.unit_rows,
                 form.unit_weight,
                 find_scale(owners, form.scale, eps) if searched else lambda: 1.0,
@@ -234,13 +234,12 @@ def _vectors_of(module: nn.Module, logits: Tensor) -> list[str]:
 
 def directions_remark(name: str, match: FittedParameter) -> str | None:
     """Return a remark on a head that compares directions, else None."""
-    form = match.fit
-    if not form.unit_rows:
+    if not match.fit.unit_rows:
         return None
-    rows = "unit rows of its weight" if form.unit_weight else "weight"
+    rows = "unit rows of its weight" if match.fit.unit_weight else "weight"
     return (
         f"{name} compares directions: the features are measured as unit vectors, the classifier "
-        f"is the {rows} times {form.scale:.4g}"
+        f"is the {rows} times {match.fit.scale:.4g}"
     )
 
 

@@ -79,7 +79,7 @@ def to_rows(
     pool: Pool = "mean",
     mask: Tensor | None = None,
     sequence_first: bool = False,
-    turned: bool | None = None,
+    time_first: bool | None = None,
     keep: Tensor | None = None,
 ) -> Tensor:
     """Return (rows, d) features, one row for each label, as a copy that later layers cannot change.
@@ -88,7 +88,7 @@ def to_rows(
         module: determines the channel dimension.
         sequence_first: whether the model has layers with `batch_first=False`, so that tensors may
             be (T, B, d).
-        turned: whether the tensor is (T, B, d) if its shape leaves this open, because T = B.
+        time_first: whether the tensor is (T, B, d) if its shape leaves this open, because T = B.
         keep: indices of the labels whose rows are returned, if each position has a label.
 
     >>> to_rows(torch.ones(2, 3, 4, 4), torch.tensor([0, 1]), nn.Conv2d(3, 5, 1)).shape
@@ -104,10 +104,10 @@ def to_rows(
     rows = tensor.movedim(channel_dim(module, tensor.ndim), -1)  # (B, positions..., d)
     if rows.ndim == 3 and sequence_first:
         by_shape = is_sequence_first(tensor, labels, module)
-        turned = turned if by_shape is None else by_shape
-        if turned is None:
+        time_first = time_first if by_shape is None else by_shape
+        if time_first is None:
             raise NoRows(f"its shape {shape} could be batch first or sequence first")
-        rows = rows.transpose(0, 1) if turned else rows
+        rows = rows.transpose(0, 1) if time_first else rows
     if rows.shape[:-1] == labels.shape:
         return _copied(rows.reshape(-1, rows.shape[-1]), keep)
     if rows.shape[0] != labels.shape[0] or labels.ndim != 1:

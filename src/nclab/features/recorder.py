@@ -1,23 +1,134 @@
-"""Recorder: hooks that record what modules read and return during one forward pass."""
+"""Running a model: contexts that leave it unchanged, and hooks that record what modules read.
 
+Layers are the points of a forward pass whose features are measured. `"all"` means the input of
+every weight layer after the first. In a chain of blocks (linear, activation, batch norm) this is
+the finished output of each block, whatever the order inside the block; the last of these points is
+the input of the classifier. A point is named after the outermost module that returned the tensor,
+or `<reader>.input` if no module did, as with a functional activation. A module called several times
+has points `name`, `name#2`, `name#3`, ...
+"""
+
+import difflib
+import random
+import re
+import threading
 import weakref
-from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.hooks import RemovableHandle
 
-from nclab.features.evaluation import is_inside
+from nclab.errors import ModelError
+from nclab.features.batches import first_tensor
 from nclab.features.pooling import NoRows, has_known_channels
 
+_MEASURING = threading.RLock()
+"""Held by the thread that measures. A measurement changes global state (modes of modules, random
+states, PyTorch's fused transformer path), which two measurements at once would confuse."""
 RESULTS = 16
-"""Results of linear layers that a traced pass keeps alive: the last ones may be the logits."""
+"""Number of results of linear layers that a traced pass keeps: the last may be the logits."""
 Reader = Callable[[Tensor, nn.Module], Tensor]
-"""Function that turns a tensor into rows, or raises `NoRows`; the module has the same channels."""
+"""Function that turns a tensor into rows, or raises `NoRows`. The module gives the channels."""
+INPUT = ".input"
+"""End of the name of a layer that is the input of a module."""
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the module inside torch.compile, DataParallel and DistributedDataParallel wrappers.
+
+    >>> inner = nn.Linear(2, 2)
+    >>> unwrap(nn.DataParallel(inner)) is inner
+    True
+    """
+    while True:
+        if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            model = model.module
+        elif isinstance(getattr(model, "_orig_mod", None), nn.Module):
+            model = model._orig_mod  # type: ignore[assignment]
+        else:
+            return model
+
+
+def compiled_parts(model: nn.Module) -> list[str]:
+    """Return the names of compiled modules; hooks inside them do not run in training.
+
+    >>> compiled_parts(nn.Sequential(nn.Linear(2, 2), torch.compile(nn.ReLU(), backend="eager")))
+    ['1._orig_mod']
+    """
+    names = []
+    for name, module in model.named_modules():
+        if isinstance(getattr(module, "_orig_mod", None), nn.Module):
+            names.append(f"{name}._orig_mod".removeprefix("."))
+        elif getattr(module, "_compiled_call_impl", None) is not None:
+            names.append(name)
+    return names
+
+
+def is_inside(name: str, parts: Collection[str]) -> bool:
+    """Whether a module name equals one of `parts` or lies below one of them."""
+    return any(not part or name == part or name.startswith(f"{part}.") for part in parts)
+
+
+@contextmanager
+def evaluating(model: nn.Module, loader: Any = None) -> Iterator[None]:
+    """Evaluate without gradients, then restore the modes of all modules and all random states.
+
+    The states of the loader's generators are restored as well. PyTorch's fused transformer path
+    and torch.compile are switched off, because they skip the hooks of inner modules and round
+    differently. One thread measures at a time; the others wait.
+    """
+    owners = (loader, getattr(loader, "sampler", None))
+    generators = (getattr(owner, "generator", None) for owner in owners)
+    set_stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
+    not_compiled = nullcontext() if set_stance is None else set_stance("force_eager")
+    with _MEASURING:
+        states = [(g, g.get_state()) for g in generators if isinstance(g, torch.Generator)]
+        fused = torch.backends.mha.get_fastpath_enabled()
+        python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+        try:
+            # Tensors made in inference mode do not record in-place changes.
+            not_inference = torch.inference_mode(False)
+            forked = torch.random.fork_rng(devices=devices)
+            with _same_modes(model), forked, not_inference, torch.no_grad(), not_compiled:
+                torch.backends.mha.set_fastpath_enabled(False)
+                model.eval()
+                yield
+        finally:
+            for generator, state in states:
+                generator.set_state(state)
+            torch.backends.mha.set_fastpath_enabled(fused)
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+@contextmanager
+def reading_weights(model: nn.Module) -> Iterator[None]:
+    """Read weights in evaluation mode: in training mode, reading would advance a spectral norm."""
+    with _same_modes(model), torch.no_grad():
+        for module in model.modules():
+            module.training = False
+        yield
+
+
+@contextmanager
+def _same_modes(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+# Hooks
 
 
 class Hook:
@@ -88,7 +199,7 @@ class Point(NamedTuple):
 
 
 class WeakTensor:
-    """Weak reference to a tensor; after the tensor's end it returns a meta tensor of that shape.
+    """Weak reference to a tensor; once the tensor is freed, it returns a meta tensor of that shape.
 
     The weak reference to the storage keeps its address from being reused by a later tensor. With
     `keep` the tensor stays alive.
@@ -176,7 +287,7 @@ class Recorder:
         self.remove()
 
     def install(self, without: Collection[str] = ()) -> None:
-        """Put hooks on the modules of the points or, if tracing, on all; none inside `without`."""
+        """Add hooks to the modules of the points, or to all if tracing; skip those in `without`."""
         wanted: dict[tuple[str, str], set[int | None]] = {}
         for point in self.points:
             wanted.setdefault((point.module, point.side), set()).add(point.call)
@@ -304,56 +415,6 @@ class Recorder:
         return self._clock
 
 
-class Outputs(NamedTuple):
-    """The tensors in what a model returns."""
-
-    likely: list[Tensor]
-    """Tensors that may be the logits: `logits` alone if the output has it, else all."""
-    others: list[Tensor]
-
-    @classmethod
-    def of(cls, output: Any) -> "Outputs":
-        """Collect the tensors of a tensor, tuple, list, mapping, or object with `logits`.
-
-        >>> outputs = Outputs.of({"aux": torch.ones(2, 3), "logits": torch.ones(2, 4)})
-        >>> [tuple(tensor.shape) for tensor in outputs.tensors]
-        [(2, 4), (2, 3)]
-        """
-        logits = getattr(output, "logits", None)
-        if logits is None and isinstance(output, Mapping):
-            logits = output.get("logits")
-        if isinstance(output, Mapping):
-            output = tuple(output.values())
-        parts = output if isinstance(output, (tuple, list)) else [output]
-        tensors = [tensor for part in parts if (tensor := first_tensor(part)) is not None]
-        if not isinstance(logits, Tensor):
-            return cls(tensors, [])
-        return cls([logits], [tensor for tensor in tensors if tensor is not logits])
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All tensors, the likely logits first."""
-        return [*self.likely, *self.others]
-
-
-def first_tensor(value: Any) -> Tensor | None:
-    """Return the tensor itself, or the first tensor inside a tuple, list or mapping.
-
-    >>> first_tensor((None, {"logits": torch.ones(1)})).item()
-    1.0
-    """
-    if isinstance(value, Tensor):
-        return value
-    if hasattr(value, "values") and callable(value.values):
-        value = list(value.values())
-    if isinstance(value, (tuple, list)):
-        for item in value:
-            tensor = first_tensor(item)
-            if tensor is not None:
-                return tensor
-    return None
-
-
 def is_plain_linear(module: nn.Module) -> bool:
     """Whether a module certainly returns W x + b, so that no numerical test is needed."""
     plain = isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward
@@ -366,11 +427,9 @@ def is_weight_layer(module: nn.Module) -> bool:
     >>> is_weight_layer(nn.Linear(2, 2)), is_weight_layer(nn.BatchNorm1d(2))
     (True, False)
     """
-    if isinstance(module, nn.Embedding):
-        return False
-    return any(parameter.ndim >= 2 for parameter in module.parameters(recurse=False)) or hasattr(
-        module, "parametrizations"
-    )
+    has_matrix = any(parameter.ndim >= 2 for parameter in module.parameters(recurse=False))
+    has_matrix = has_matrix or hasattr(module, "parametrizations")
+    return has_matrix and not isinstance(module, nn.Embedding)
 
 
 def storages(tensors: Collection[Tensor]) -> set[int]:
@@ -385,3 +444,88 @@ def _is_strided(tensor: Tensor) -> bool:
 def _storage(tensor: Tensor) -> int:
     """Return the id of a tensor's memory; nested and sparse tensors have several memories."""
     return tensor.untyped_storage()._cdata if _is_strided(tensor) else id(tensor)
+
+
+# Layers
+
+
+class FoundLayer(NamedTuple):
+    """A layer of a traced pass: its name, where it is read, and the identity of its tensor."""
+
+    name: str
+    point: Point
+    identity: Identity | None
+
+
+def named_points(model: nn.Module, names: Sequence[str]) -> list[tuple[str, Point]]:
+    """Return the points of given names: a module for its output, `<module>.input` for its input."""
+    modules = dict(model.named_modules())
+    points = []
+    for name in names:
+        if not isinstance(name, str):
+            raise ModelError(f"Expected layer names as text, got {name!r}.")
+        repeated = re.search(r"#([2-9]|[1-9]\d+)$", name)
+        module = name[: repeated.start()] if repeated else name
+        call = int(repeated[1]) - 1 if repeated else 0
+        if module in modules and module:
+            points.append((name, Point(module, "output", call)))
+        elif module.endswith(INPUT) and module.removesuffix(INPUT) in modules:
+            points.append((name, Point(module.removesuffix(INPUT), "input", call)))
+        else:
+            near = difflib.get_close_matches(name, [key for key in modules if key], n=3, cutoff=0.3)
+            hint = f"did you mean {', '.join(near)}?" if near else "see model.named_modules()."
+            raise ModelError(f"Expected the name of a module, got {name!r}; {hint}")
+    if not points:
+        raise ModelError("Expected at least one layer name, got none. Pass layers='last'.")
+    return points
+
+
+def all_layers(
+    calls: Sequence[Call], weight_layers: Sequence[str], inputs: Collection[Tensor]
+) -> list[FoundLayer]:
+    """Return the inputs of the weight layers, each tensor once, without the network's input."""
+    model_input = storages(inputs)
+    layers: list[FoundLayer] = []
+    known: set[Identity] = set()
+    for call in calls:
+        identity, source = call.source_identity, call.source
+        if call.name not in weight_layers or identity is None or source is None:
+            continue
+        if identity in known or identity.storage in model_input or not source.is_floating_point():
+            continue
+        known.add(identity)
+        layers.append(input_layer(call, calls))
+    return layers
+
+
+def input_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
+    """Return the layer that a call reads, named after the outermost module that returned it."""
+    makers = [
+        maker
+        for maker in _makers(call.source_identity, calls)
+        if maker.left < call.entered and maker.target_identity is not None
+    ]
+    number = f"#{call.index + 1}" if call.index else ""
+    name = f"{call.name}{INPUT}{number}".removeprefix(".")
+    if makers:
+        name = max(makers, key=lambda maker: maker.left).name
+    return FoundLayer(name, Point(call.name, "input", call.index), call.source_identity)
+
+
+def output_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
+    """Return the layer that a call returned, named after the outermost module that returned it."""
+    makers = _makers(call.target_identity, calls)
+    maker = max(makers, key=lambda maker: maker.left) if makers else call
+    number = f"#{maker.index + 1}" if maker.index else ""
+    point = Point(maker.name, "output", maker.index)
+    return FoundLayer(f"{maker.name}{number}", point, call.target_identity)
+
+
+def _makers(identity: Identity | None, calls: Sequence[Call]) -> list[Call]:
+    """Return the calls that returned this tensor, without modules that are called repeatedly."""
+    times = Counter(call.name for call in calls)
+    return [
+        call
+        for call in calls
+        if call.name and call.target_identity == identity and times[call.name] == 1
+    ]

@@ -9,11 +9,11 @@ from nclab.figures.picture import EffectRow, Effects, Forest
 from nclab.text import number
 
 TEXT_ABOVE = 0.55
-"""Distance from an interval up to the middle of its text."""
+"""Distance from an interval up to the middle of its text, in units of the vertical axis."""
 ZERO_LINE = (0.2, 0.6)
 """Length of the zero line above and below an interval; it does not reach the text of a row."""
 _THINNEST_MARGIN = 0.004
-"""Half the width of the narrowest margin that can be seen."""
+"""Half the width at which the narrowest margin is drawn, so that it can be seen."""
 _ROW_DISTANCE, _HOLLOW_DISTANCE = 1.9, 1.5
 """Distance to the next row; shorter if the next row repeats the quantity with other data."""
 HOLLOW_LABEL = "here"
@@ -69,15 +69,13 @@ def lay_out_forest(panel: Forest) -> tuple[list[ForestRow], list[MarginBand], fl
 
 
 def _scale(group: Effects) -> float:
-    """Return the value at the edge of a group: its largest number, margin included.
+    """Return the value at the edge of the plot for a group: its largest number or its margin.
 
     Hollow rows count only if there are no filled ones: they often have few seeds, and their wide
     intervals would hide everything else.
     """
-    filled = [row for row in group.rows if not row.hollow]
-    ends = [
-        abs(end) for row in filled or group.rows for end in (row.low, row.estimate, row.high) if end
-    ]
+    rows = [row for row in group.rows if not row.hollow] or group.rows
+    ends = [abs(end) for row in rows for end in (row.low, row.estimate, row.high) if end]
     return max([group.margin, *ends]) or 1.0
 
 

@@ -45,7 +45,7 @@ HISTORY_METRICS = (
 )
 """Metrics of a history by default: the first of each group that was measured."""
 STYLES: tuple[Style, ...] = ("solid", "dashed", "dotted")
-"""Line styles of the first, second and third split."""
+"""Line styles of the splits; further splits repeat them in other colours."""
 MOST_CLASSES = 2000
 """Largest number of classes that are drawn one by one if groups of classes are drawn too."""
 SMALLEST_LOSS_RATIO = 1e-3
@@ -177,14 +177,15 @@ def _layer_lines(
 ) -> tuple[Series, ...]:
     """Return a line for each split and metric, with a band where the metric has intervals."""
     lines = []
-    for part, style in zip(parts, STYLES, strict=False):
-        for colour, key in enumerate(keys, start=first_colour):
+    for number, part in enumerate(parts):
+        more, style = divmod(number, len(STYLES))  # further splits get further colours
+        for colour, key in enumerate(keys, start=first_colour + more * len(keys)):
             values = [row.get(key) for row in part]
             values = positive(values) if logarithmic else values
             if all(value is None for value in values):
                 continue
             x, label = list(range(1, len(part) + 1)), f"{key}{_split(part[0])}"
-            line = Series(label, x, values, colour=colour, style=style, marker="filled")
+            line = Series(label, x, values, colour=colour, style=STYLES[style], marker="filled")
             intervals = [(row.get("intervals") or {}).get(key) for row in part]
             if any(intervals):
                 ends = [ends or (y, y) for ends, y in zip(intervals, values, strict=True)]
@@ -207,7 +208,10 @@ def cosine_keys(rows: Sequence[Row]) -> tuple[str, str]:
 
 
 def history_picture(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ()) -> Picture:
-    """Return a panel for each metric over epochs; logarithmic if every value is positive."""
+    """Return a picture with a panel for each metric over epochs.
+
+    The axis of a metric is logarithmic if all its values are positive.
+    """
     measured = {key for row in rows for key, value in row.items() if type(value) is float}
     defaults = [next((key for key in keys if key in measured), "") for keys in HISTORY_METRICS]
     chosen = list(metrics) or [key for key in defaults if key]
@@ -231,7 +235,7 @@ def _history_curves(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Seri
     splits = list(dict.fromkeys(row.get("split") for row in rows))
     curves = []
     for colour, layer in enumerate(layers):
-        for split, style in zip(splits, STYLES, strict=False):
+        for number, split in enumerate(splits):
             measured = [
                 row
                 for row in rows
@@ -244,26 +248,27 @@ def _history_curves(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Seri
             label = ", ".join(filter(None, words)) if len(layers) * len(splits) > 1 else ""
             x, y = [row["epoch"] for row in measured], finite(row[metric] for row in measured)
             marker: Marker = "filled" if len(measured) < 30 else "none"
-            curves.append(Series(label, x, y, colour=colour, style=style, marker=marker))
+            more, style = divmod(number, len(STYLES))  # further splits get further colours
+            shade = colour + more * len(layers)
+            curves.append(Series(label, x, y, colour=shade, style=STYLES[style], marker=marker))
     return curves
 
 
 def target_picture(row: Row, *, name: str = "target") -> Picture:
-    """Return the cosines of an optimum's classifier and class means, and their norms."""
+    """Return a picture of an optimum: cosines and norms of classifier rows and class means."""
     panels: list[Panel | HeatMap] = []
     norms = []
     classes = tuple(str(c) for c in range(row["num_classes"]))
     names = classes if len(classes) <= 20 else ()
-    for colour, (part, label) in enumerate(
-        (("classifier", "classifier rows"), ("mean", "class means"))
-    ):
+    parts = (("classifier", "classifier rows"), ("mean", "class means"))
+    for colour, (part, label) in enumerate(parts):
         if matrix := row[f"{part}_cosines"]:
             title, span = f"cosines of {label}", (-1.0, 1.0)
             panels.append(HeatMap(title, "class", "class", matrix, names, names, span, centre=0.0))
         lengths = row[f"{part}_norms"]
-        norms.append(Series(label, row["counts"], lengths, colour=colour, style="none"))
-    points = tuple(series._replace(marker="filled") for series in norms)
+        dots = Series(label, row["counts"], lengths, colour=colour, style="none", marker="filled")
+        norms.append(dots)
     scale: Scale = "log" if len(set(row["counts"])) > 1 else "linear"
-    panels.append(Panel("norms", "samples of the class", "", points, x_scale=scale))
+    panels.append(Panel("norms", "samples of the class", "", tuple(norms), x_scale=scale))
     title = f"Target: {row['geometry']}"
     return Picture(name, title, tuple(panels), len(panels), "", (3.4, 2.8))

@@ -16,7 +16,7 @@ Marker = Literal["none", "filled", "hollow", "cross"]
 
 
 class Series(NamedTuple):
-    """One line, cloud of points or band."""
+    """One line, cloud of points or band of a panel."""
 
     label: str
     """Text in the legend; an empty label has no entry."""
@@ -191,26 +191,25 @@ def positive(values: Iterable[Any]) -> list[float | None]:
 
 
 def names_overlap(names: Sequence[str]) -> bool:
-    """Return whether tick labels would overlap if they were written horizontally."""
+    """Whether tick labels would overlap if they were written horizontally."""
     return sum(len(line) + 1 for name in names for line in name.split("\n")[:1]) > 40
 
 
 def shares_legend(picture: Picture) -> bool:
-    """Return whether all panels can share one legend.
+    """Whether all panels can share one legend.
 
-    They can if every label has one colour, style and marker in all panels, and no two labels
-    have the same ones.
+    A shared legend needs one colour, style and marker for every label in all panels, and no two
+    labels that look the same.
     """
     labels: dict[Any, str] = {}
     appearances: dict[str, Any] = {}
     for panel in picture.panels:
         for series in panel.series if isinstance(panel, Panel) else ():
             appearance = (series.colour, series.style, series.marker)
-            if not series.label:
-                continue
-            if labels.setdefault(appearance, series.label) != series.label:
-                return False
-            if appearances.setdefault(series.label, appearance) != appearance:
+            if series.label and (
+                labels.setdefault(appearance, series.label) != series.label
+                or appearances.setdefault(series.label, appearance) != appearance
+            ):
                 return False
     return True
 

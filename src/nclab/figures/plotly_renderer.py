@@ -330,16 +330,16 @@ def _forest(
     texts = layout["annotations"]
     sides = (("left", -1.02), ("right", 1.02))
     for (side, x_text), words in zip(sides, (panel.left, panel.right), strict=True):
-        place = axes | {"x": x_text, "xanchor": side, "y": height + 0.6, "yanchor": "top"}
-        texts.append(_text(words, 11, colours.muted, place))
+        corner = axes | {"x": x_text, "xanchor": side, "y": height + 0.6, "yanchor": "top"}
+        texts.append(_text(words, 11, colours.muted, corner))
     for row in rows:
         heading = row.effect is None
         size, ink = (12, colours.ink) if heading else (11, colours.muted)
         for (side, x_text), words in zip(sides, (row.label, row.numbers), strict=True):
             if row.label:
-                place = axes | {"x": x_text, "xanchor": side}
-                place |= {"y": row.y - TEXT_ABOVE, "yanchor": "middle"}
-                texts.append(_text(words, size, ink, place, bold=heading and side == "left"))
+                corner = axes | {"x": x_text, "xanchor": side}
+                corner |= {"y": row.y - TEXT_ABOVE, "yanchor": "middle"}
+                texts.append(_text(words, size, ink, corner, bold=heading and side == "left"))
         if not heading:
             zero = {"x0": 0, "x1": 0, "y0": row.y - ZERO_LINE[0], "y1": row.y + ZERO_LINE[1]}
             line = {"type": "line", "layer": "below", "line": {"color": colours.muted, "width": 1}}
@@ -372,11 +372,11 @@ def _interval(row: ForestRow, colours: Colours) -> dict[str, Any]:
 
 
 def _text(
-    text: str, size: int, colour: str, place: Mapping[str, Any], *, bold: bool = False
+    text: str, size: int, colour: str, corner: Mapping[str, Any], *, bold: bool = False
 ) -> dict[str, Any]:
     """Return an annotation without an arrow."""
     escaped = f"<b>{_escape(text)}</b>" if bold else _escape(text)
-    return {"text": escaped, "showarrow": False, "font": {"size": size, "color": colour}, **place}
+    return {"text": escaped, "showarrow": False, "font": {"size": size, "color": colour}, **corner}
 
 
 def _add_reference(

@@ -50,7 +50,7 @@ _ESCAPE_STYLES: tuple[tuple[int, Style], ...] = (
 
 
 def quantities_picture(samples: Samples, *, title: str = "", name: str = "quantities") -> Picture:
-    """Return four panels: log of a quantity against log log t, with the rate that is claimed.
+    """Return a picture of four quantities against log t with the rate 1/log t of the paper.
 
     Source: ji2022, Fig. 2
     """
@@ -81,7 +81,7 @@ def quantities_picture(samples: Samples, *, title: str = "", name: str = "quanti
 
 
 def tail_slope(log_times: Array, values: Array) -> float:
-    """Return d log value / d log log t over the last third of log log t; nan if there is no fit."""
+    """Return the slope of log value against log log t over its last third; nan without a fit."""
     tail = log_times >= log_times[-1] ** (2 / 3)
     if tail.sum() < 3:
         return float("nan")
@@ -89,27 +89,24 @@ def tail_slope(log_times: Array, values: Array) -> float:
 
 
 def _curve(samples: Samples, metric: str) -> Array:
-    """Return (2, k) log t and a metric, where log t > 1 and the metric is positive."""
+    """Return an array (2, k): log t and a metric, where log t > 1 and the metric is positive."""
     pairs = [(row["log_time"], row[metric]) for row in samples]
-    kept = [(x, y) for x, y in pairs if x is not None and y is not None and x > 1 and y > 0]
-    if not kept:
+    points = [(x, y) for x, y in pairs if x is not None and y is not None and x > 1 and y > 0]
+    if not points:
         raise NclabError(TOO_SHORT.format(f"positive {metric}"))
-    return np.array(kept, dtype=np.float64).T
+    return np.array(points, dtype=np.float64).T
 
 
 def margins_picture(samples: Samples, *, title: str = "", name: str = "margins") -> Picture:
-    """Return the quantities of ji2022, Lemmas 3.1 and 3.2, from the first separating sample on.
+    """Return a picture of the quantities in ji2022, Lemmas 3.1 and 3.2, from separation on.
 
     The three panels are the margin, 1 − normalised margin, and the KKT residuals.
     """
-    kept = [
-        row
-        for row in samples
-        if row["log_time"] is not None and row["log_time"] > 1 and row["kkt_epsilon"] is not None
-    ]
-    if not kept:
+    rows = [row for row in samples if row["log_time"] is not None and row["log_time"] > 1]
+    rows = [row for row in rows if row["kkt_epsilon"] is not None]
+    if not rows:
         raise NclabError(TOO_SHORT.format("positive margin"))
-    columns = {key: np.array([row[key] for row in kept], dtype=np.float64) for key in kept[0]}
+    columns = {key: np.array([row[key] for row in rows], dtype=np.float64) for key in rows[0]}
     time = finite(columns["log_time"])
 
     def line(label: str, values: Array, colour: int, style: Style = "solid") -> Series:
@@ -135,14 +132,14 @@ def margins_picture(samples: Samples, *, title: str = "", name: str = "margins")
 
 
 def escape_picture(runs: Mapping[str, Samples], *, name: str = "escape") -> Picture:
-    """Return normalised margin and deviation from equal angles of runs from Example 3.1."""
+    """Return a picture of normalised margin and angles for runs from ji2022, Example 3.1."""
     margins, angles = [], []
     for (run, samples), (colour, style) in zip(runs.items(), _ESCAPE_STYLES, strict=False):
-        kept = [row for row in samples if row["log_time"] is not None and row["log_time"] >= 1]
-        time = finite(row["log_time"] for row in kept)
+        rows = [row for row in samples if row["log_time"] is not None and row["log_time"] >= 1]
+        time = finite(row["log_time"] for row in rows)
         line = Series(ESCAPE_RUNS.get(run, run), time, [], colour=colour, style=style)
-        margins.append(line._replace(y=finite(row["normalised_margin"] for row in kept)))
-        angles.append(line._replace(y=positive(row["nc2_equiangularity_means"] for row in kept)))
+        margins.append(line._replace(y=finite(row["normalised_margin"] for row in rows)))
+        angles.append(line._replace(y=positive(row["nc2_equiangularity_means"] for row in rows)))
     ideal = (Reference("simplex ETF", y=1.0),)
     panels = (
         Panel("normalised margin", "", "", tuple(margins), "loglog", "linear", ideal, (0.45, 1.04)),
@@ -157,11 +154,7 @@ def escape_picture(runs: Mapping[str, Samples], *, name: str = "escape") -> Pict
 
 
 def slice_picture(
-    angles: Array,
-    log_losses: Array,
-    *,
-    title: str = "The loss around the point",
-    name: str = "slice",
+    angles: Array, log_losses: Array, *, title: str = "The loss around the point"
 ) -> Picture:
     """Return a map of log L around a point: red above its loss, blue below, a line at its loss."""
     middle = len(angles) // 2
@@ -183,4 +176,4 @@ def slice_picture(
         "The loss on a part of the sphere around the point in the middle. Blue: below the loss of "
         "the point. Red: above it. Line: equal to it."
     )
-    return Picture(name, title, (panel,), 1, caption, (4.2, 3.4))
+    return Picture("slice", title, (panel,), 1, caption, (4.2, 3.4))

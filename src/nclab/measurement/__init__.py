@@ -3,9 +3,8 @@
 from nclab.measurement.arrays import measure_features
 from nclab.measurement.collapse import Collapse, Report
 from nclab.measurement.model import measure
-from nclab.measurement.results import ClassPair, Interval, Strata, Stratum
+from nclab.measurement.results import ClassPair, Interval, OptimumDistance, Strata, Stratum
 from nclab.measurement.shards import measure_shards
-from nclab.measurement.theory import OptimumDistance
 
 __all__ = [
     "ClassPair",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.features.labels import as_label_tensor, has_class_names
+from nclab.features.batches import as_label_tensor, has_class_names
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import NO_WEIGHT
 from nclab.measurement.layer_stream import Cache, LayerStream

@@ -12,8 +12,14 @@ from nclab import metrics
 from nclab.errors import DataError, NclabError
 from nclab.figures.measured import layer_picture, layers_picture
 from nclab.measurement.display import Displayed
-from nclab.measurement.results import DECILES, PAIRS_SHOWN, Strata, strata
-from nclab.measurement.theory import LayerTheory, OptimumDistance
+from nclab.measurement.results import (
+    DECILES,
+    PAIRS_SHOWN,
+    LayerResults,
+    OptimumDistance,
+    Strata,
+    strata,
+)
 from nclab.metrics.catalogue import TARGET_MEANINGS, every_metric
 from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab.text import as_frame
@@ -31,7 +37,7 @@ CLASS_ARRAYS = ("intra_cosine", "nc3_alignment", "class_loss", "class_alpha", "c
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Collapse(LayerTheory, Displayed):
+class Collapse(LayerResults, Displayed):
     """A measurement of one layer: scalars, per-class arrays, and reasons for missing values.
 
     A scalar that could not be measured is None, and `notes` gives the reason under its name.

@@ -20,7 +20,8 @@ from nclab.measurement.results import PAIRS_SHOWN, ClassPair
 from nclab.metrics.cosine import intra_cosine, max_inter_pair
 from nclab.metrics.cross_entropy import class_loss
 from nclab.metrics.nc1_variability import DOUBTFUL
-from nclab.metrics.pairs import (
+from nclab.metrics.view import (
+    View,
     centred_rows,
     mean_norms,
     mean_pairs,
@@ -28,12 +29,11 @@ from nclab.metrics.pairs import (
     simplex_cosine,
     weight_norm,
 )
-from nclab.metrics.view import View
 from nclab.statistics import ClassMoments, SecondPass
 from nclab.statistics.blocks import VANISHES, norm, row_norms
+from nclab.statistics.moments import unit_error
 from nclab.statistics.second_pass import ReferencePass
-from nclab.statistics.sums import unit_error
-from nclab.text import number
+from nclab.text import counted, listed, number
 
 FloatArray = NDArray[np.float64]
 Values = Mapping[str, float | None]
@@ -86,11 +86,11 @@ def summarise(
         )
     if len(labels) > PAIRS_SHOWN:
         label_of = dict(zip(numbers, labels, strict=True))
-        listed = (
+        closest = (
             f"{label_of[pair.one]} – {label_of[pair.other]} {number(pair.cosine)}"
             for pair in pairs[:LISTED]
         )
-        lines.append(f"closest classes: {', '.join(listed)}")
+        lines.append(f"closest classes: {', '.join(closest)}")
     return tuple(lines)
 
 
@@ -145,13 +145,13 @@ def _remarkable_classes(view: View, values: Values, labels: Sequence[str]) -> li
         sentences.append(f"Classes {first} and {second} merge (centred cosine {number(cosine)}).")
     dead = (view.moments.zero_counts == view.moments.counts).nonzero().flatten().tolist()
     if dead:
-        sentences.append(f"All features are zero in {_listed(labels, dead)}.")
+        sentences.append(f"All features are zero in {_class_list(labels, dead)}.")
     if view.logits is not None:
         guessing = math.log(len(labels)) * (1 - 1e-9)  # up to rounding
         losses = class_loss(view.logits)[view.classes]
         lost = (losses >= guessing).nonzero().flatten().tolist()
         if lost:
-            sentences.append(f"The loss is no better than guessing in {_listed(labels, lost)}.")
+            sentences.append(f"The loss is no better than guessing in {_class_list(labels, lost)}.")
     return sentences
 
 
@@ -159,10 +159,9 @@ def _closest_centred_pair(second_pass: SecondPass) -> tuple[int, int]:
     return max_inter_pair(second_pass)
 
 
-def _listed(labels: Sequence[str], indices: Sequence[int]) -> str:
-    listed = ", ".join(labels[index] for index in indices[:LISTED])
-    more = f" and {len(indices) - LISTED} more" if len(indices) > LISTED else ""
-    return f"class{'es' if len(indices) > 1 else ''} {listed}{more}"
+def _class_list(labels: Sequence[str], indices: Sequence[int]) -> str:
+    names = listed((labels[index] for index in indices), LISTED)
+    return f"class{'es' if len(indices) > 1 else ''} {names}"
 
 
 def _word(value: float, levels: Sequence[tuple[float, str]], otherwise: str) -> str:
@@ -383,7 +382,7 @@ def rounding_warnings(view: View, values: Values) -> list[str]:
         error = 2 * unit_error(view.moments) * view.moments.size
         errors.append(RoundingError(("nc1_within_variation",), _ratio(error, reach), CLOSE_MEANS))
     warnings = [warning for warning in (error.warning(values) for error in errors) if warning]
-    return [*warnings, *_spread_underflow(view.moments), *_logit_underflow(view)]
+    return [*warnings, *_spread_underflow(view.moments, values), *_logit_underflow(view, values)]
 
 
 def reference_rounding_warnings(
@@ -395,7 +394,8 @@ def reference_rounding_warnings(
     error = 4 * unit_error(moments) * size
     cause = "the differences of the reference's class means are so small compared with the features"
     warning = RoundingError(HELD_OUT, _ratio(error, spread), cause).warning(values)
-    underflow = _feature_underflow(size, (*HELD_OUT, "reference_spread_ratio"))
+    affected = _of_measurement((*HELD_OUT, "reference_spread_ratio"), values)
+    underflow = _feature_underflow(size, affected)
     return [*([warning] if warning else []), *underflow]
 
 
@@ -446,9 +446,9 @@ def _ratio(error: float, size: float) -> float:
     return error / size if 0 < size < math.inf else 0.0
 
 
-def _spread_underflow(moments: ClassMoments) -> list[str]:
+def _spread_underflow(moments: ClassMoments, values: Values) -> list[str]:
     """Warn if squares underflow: of all features, or of classes far smaller than the others."""
-    affected = (*SQUARES, "nc1_within_variation")
+    affected = _of_measurement((*SQUARES, "nc1_within_variation"), values)
     if 0 < moments.size < TINY or not float(moments.variances.sum()) < TINY**2:
         return _feature_underflow(moments.size, affected)
     sizes = moments.mean_square_norms.sqrt()
@@ -456,19 +456,23 @@ def _spread_underflow(moments: ClassMoments) -> list[str]:
     if not lost.any():
         return []
     return [
-        f"{', '.join(affected)}: squares of features below {TINY:g} underflow in "
-        f"{int(lost.sum())} classes. Rescale the features."
+        f"{affected}: squares of features below {TINY:g} underflow in "
+        f"{counted(int(lost.sum()), 'class')}. Rescale the features."
     ]
 
 
-def _feature_underflow(size: float, affected: tuple[str, ...]) -> list[str]:
+def _of_measurement(metrics: Sequence[str], values: Values) -> str:
+    """Return the names of those metrics that the measurement has, with or without a value."""
+    return ", ".join(name for name in metrics if name in values)
+
+
+def _feature_underflow(size: float, affected: str) -> list[str]:
     if not 0 < size < TINY:
         return []
-    names = ", ".join(affected)
-    return [f"{names}: squares of features of size {size:.1g} underflow. Rescale the features."]
+    return [f"{affected}: squares of features of size {size:.1g} underflow. Rescale the features."]
 
 
-def _logit_underflow(view: View) -> list[str]:
+def _logit_underflow(view: View, values: Values) -> list[str]:
     """Warn if all products of features and classifier underflow."""
     if view.weight is None or view.logits is None or view.moments.size == 0:
         return []
@@ -477,5 +481,5 @@ def _logit_underflow(view: View) -> list[str]:
         return []
     if not bool((view.logits.margins.abs() < VANISHES).all()):  # a bias decides
         return []
-    names = ", ".join(DECISIONS)
-    return [f"{names}: logits below {VANISHES:g} underflow. Rescale the classifier."]
+    affected = _of_measurement(DECISIONS, values)
+    return [f"{affected}: logits below {VANISHES:g} underflow. Rescale the classifier."]

@@ -1,6 +1,6 @@
 """Display of measurements: tables for terminal and notebook, pictures, and pages of one file.
 
-Tables take plain rows, which `Collapse` makes and which JSON files keep.
+Tables are made from rows of plain values, as `Collapse.to_row` returns and JSON files keep them.
 """
 
 import base64
@@ -18,7 +18,7 @@ from rich.text import Text
 from nclab.figures.measured import cosine_keys
 from nclab.files import write_whole
 from nclab.metrics.catalogue import METRICS, Metric, every_metric
-from nclab.text import Printed, as_text, number
+from nclab.text import Printed, as_html, number
 
 if TYPE_CHECKING:
     from nclab.figures.matplotlib_renderer import Drawing
@@ -33,10 +33,10 @@ body{margin:2rem auto;max-width:1100px;padding:0 1.5rem;background:var(--paper);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 img{max-width:100%}h1{font-size:1.4rem}p{color:var(--muted);font-size:.9rem}
 p.summary{color:var(--ink);font-size:1rem;max-width:50rem}
-pre{overflow-x:auto;font-size:.8rem;line-height:1.3}
+div{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem}
+th,td{padding:.35rem 1rem .35rem 0;border-bottom:1px solid var(--line)}
+th{color:var(--muted);font-weight:400}td{font-variant-numeric:tabular-nums}
 """
-PAGE_WIDTH = 140
-"""Width of the table of a page, in characters."""
 LAYER_COLUMNS = {
     "min_intra": "min_intra",
     "max_inter": "max_inter",
@@ -92,7 +92,7 @@ class Displayed(Printed, ABC):
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write summary, picture and table as one HTML file without external parts."""
-        table = as_text(_result_table(self._table_rows()), width=PAGE_WIDTH)
+        table = as_html(_result_table(self._table_rows()))
         _write_page(path, self._picture(), table, self.summary())
 
     def __rich__(self) -> Any:
@@ -102,7 +102,7 @@ class Displayed(Printed, ABC):
 def _write_page(
     path: str | os.PathLike[str], picture: "Picture", table: str, summary: Sequence[str]
 ) -> None:
-    """Write sentences, a picture for light and dark screens, and a table as one HTML file."""
+    """Write sentences, a picture for light and dark screens, and an HTML table as one file."""
     from nclab.figures.matplotlib_renderer import draw
 
     title = html.escape(picture.title)
@@ -122,7 +122,7 @@ def _write_page(
 {first}<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">
 <img src="{light}" alt="{title}"></picture>
 <p>{html.escape(picture.caption)}</p>
-<pre>{html.escape(table)}</pre>
+<div>{table}</div>
 </body></html>
 """
     write_whole(path, page.encode(), through_link=True)

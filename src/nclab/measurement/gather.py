@@ -1,4 +1,4 @@
-"""Metrics of a layer from its statistics, and what is left out of them."""
+"""Metrics of a layer, computed from its statistics after rare classes are left out."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,6 +23,7 @@ from nclab.metrics.cosine import closest_inter
 from nclab.metrics.view import View, parameters
 from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
 from nclab.statistics.second_pass import ReferencePass
+from nclab.text import counted, listed
 
 NO_WEIGHT = "no classifier weights were given"
 NO_DIRECTION = "undefined: a class mean or classifier row has no direction"
@@ -40,8 +41,6 @@ FEWEST_CLASSES = 20
 """Smallest number of classes for which every table shows groups of classes."""
 UNEVEN = 5
 """Ratio of the largest to the smallest class from which tables show groups of classes."""
-LISTED = 10
-"""Largest number of classes that a warning lists."""
 
 
 @dataclass
@@ -58,7 +57,7 @@ class RareClasses:
     means: Tensor | None = None
     """(k, d) class means; None if their rows were never counted."""
     scatter: Tensor | None = None
-    """(d, d) scatter around these means, as far as the second pass has seen it; None if unused."""
+    """(d, d) scatter around these means, which the second pass sums; None if it is not needed."""
 
     @classmethod
     def among(cls, counts: Tensor, min_count: int) -> "RareClasses | None":
@@ -113,15 +112,17 @@ class RareClasses:
         if self.scatter is not None and self.means is not None:
             centred = rows[rare_rows].to(self.means) - self.means[index[is_rare]]
             self.scatter.addmm_(centred.T, centred)
-        kept = None if predicted is None else predicted[~is_rare.to(predicted.device)]
-        return rows[~rare_rows], labels[~is_rare], kept
+        if predicted is not None:
+            predicted = predicted[~is_rare.to(predicted.device)]
+        return rows[~rare_rows], labels[~is_rare], predicted
 
     def warning(self, names: Sequence[str] | None) -> str:
         """Return a warning that lists the classes and counts their samples."""
         loss = "" if self.loss is None else f", mean loss {self.loss:.4g}"
         return (
-            f"Left out {len(self.classes)} classes with fewer than {self.min_count} samples "
-            f"({self.samples} samples{loss}): {_listed(self.classes.tolist(), names)}."
+            f"Left out {counted(len(self.classes), 'class')} with fewer than {self.min_count} "
+            f"samples ({counted(self.samples, 'sample')}{loss}): "
+            f"{_listed(self.classes.tolist(), names)}."
         )
 
 
@@ -132,6 +133,8 @@ class Extras(NamedTuple):
     rare: RareClasses | None = None
     class_names: tuple[str, ...] | None = None
     """Names of all classes, in the order of the class numbers."""
+    has_reference: bool = False
+    """Whether `with_reference` adds the metrics that compare the data with a reference."""
 
 
 NO_EXTRAS = Extras()
@@ -157,8 +160,8 @@ def gather(
         reasons: why each of "scatter", "second pass" and "weight" is missing.
         extras: metrics beyond those of every measurement; rare classes that are left out.
 
-    Costs half a C x C x d matrix product for each of: unit means (for many classes shared with the
-    next, see `BoundedClosestPairs`), centred means, weights, second pass.
+    Costs half a C x C x d matrix product for each of: unit means, centred means, weights and the
+    centred unit means of the second pass.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])
@@ -171,10 +174,12 @@ def gather(
     left_out = () if extras.rare is None else tuple(extras.rare.classes.tolist())
     cautions = [] if extras.rare is None else [extras.rare.warning(names)]
     if absent := [number for number in missing if number not in set(left_out)]:
-        line = f"Left out {len(absent)} classes without samples: {_listed(absent, names)}."
-        cautions.insert(0, line)
+        count = counted(len(absent), "class")
+        cautions.insert(0, f"Left out {count} without samples: {_listed(absent, names)}.")
     cautions += _cautions(moments)
     values, notes = scalars(view, extras.metrics, reasons or {}, incomplete=bool(missing))
+    if extras.has_reference:  # `with_reference` computes their values
+        values |= dict.fromkeys(metric.name for metric in REFERENCE_METRICS)
     closest = tuple(
         ClassPair(int(classes[pair.row]), int(classes[pair.col]), pair.value)
         for pair in view(closest_inter)
@@ -210,7 +215,7 @@ def gather(
             None if used is None else used.correct[classes].double() / used.counts[classes]
         ),
         left_out=left_out,
-        residuals=None if used is None or not complete else used.residuals,
+        residuals=None if used is None or not complete else used.residual_sums,
         non_negative=bool((moments.unit_means >= 0).all()),
         sentences=summarise(view, values, closest, names),
     )
@@ -283,7 +288,8 @@ def _cautions(moments: ClassMoments) -> list[str]:
     cautions = []
     if zeros := int(moments.zero_counts.sum()):
         cautions.append(
-            f"{zeros} feature vectors are zero: they have no direction and count as cosine 0."
+            f"{counted(zeros, 'feature vector')} of length 0: without a direction, all their "
+            "cosines count as 0."
         )
     if moments.dim < moments.num_classes - 1:
         cautions.append(
@@ -292,7 +298,7 @@ def _cautions(moments: ClassMoments) -> list[str]:
         )
     if singles := int((moments.counts == 1).sum()):
         cautions.append(
-            f"{singles} classes have one sample: they show no spread, collapsed or not."
+            f"{counted(singles, 'class')} with a single sample: no spread, collapsed or not."
         )
     if not moments.centred_means.any():
         cautions.append("All class means coincide: the features do not separate the classes.")
@@ -320,6 +326,4 @@ def with_reference(collapse: Collapse, reference_pass: ReferencePass) -> Collaps
 
 def _listed(numbers: Sequence[int], names: Sequence[str] | None) -> str:
     """Return the first classes of a warning, by name if they have names."""
-    if names is None:
-        return str(list(numbers[:LISTED]))
-    return ", ".join(names[number] for number in numbers[:LISTED])
+    return listed(numbers if names is None else [names[number] for number in numbers])

@@ -114,8 +114,8 @@ def _axes(M: Tensor, residuals: Tensor) -> tuple[Tensor, Tensor]:
     classes = len(M)
     K = vertices(classes).to(M) if classes > 1 else torch.zeros(classes, 3).to(M)
     values, vectors = torch.linalg.eigh(M @ M.T)
-    kept = values > TINY**2 * values.max().clamp(min=1e-300)
-    roots = torch.where(kept, values.clamp(min=1e-300).rsqrt(), torch.zeros_like(values))
+    present = values > TINY**2 * values.max().clamp(min=1e-300)
+    roots = torch.where(present, values.clamp(min=1e-300).rsqrt(), torch.zeros_like(values))
     basis = M.T @ ((vectors * roots) @ vectors.T @ K)
     empty = K.square().sum(0) < TINY
     if bool(empty.any()):
@@ -167,12 +167,12 @@ class PointSample:
         new = _newest(torch.where(labels < self.points, labels, -1), per_class)
         new_rows = rows.detach()[new.to(rows.device)].to("cpu", torch.float32, copy=True)
         all_labels = torch.cat([self.labels, labels[new]])
-        kept = _newest(all_labels, per_class)
+        newest = _newest(all_labels, per_class)
         if len(self.labels):
-            self.rows = torch.cat([self.rows, new_rows])[kept]
+            self.rows = torch.cat([self.rows, new_rows])[newest]
         else:
-            self.rows = new_rows[kept]
-        self.labels = all_labels[kept]
+            self.rows = new_rows[newest]
+        self.labels = all_labels[newest]
 
     def picture(self, moments: ClassMoments, weight: Tensor | None) -> dict[str, Any] | None:
         """Return the picture with the class means of all samples; None for one class alone."""
@@ -182,8 +182,7 @@ class PointSample:
         if len(labels.unique()) < 2:
             return None
         classifier = None if weight is None else weight.cpu()
-        means = moments.means.cpu()
-        return geometry(rows, labels, classifier, points=len(rows), means=means)
+        return geometry(rows, labels, classifier, points=len(rows), means=moments.means.cpu())
 
 
 def _newest(labels: Tensor, per_class: int) -> Tensor:

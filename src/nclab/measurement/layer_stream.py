@@ -56,7 +56,7 @@ class LayerStream:
     Args:
         head: the classifier that reads the layer, to compute its logits.
         cache: memory for batches that are kept for the second pass.
-        same_order: True if the second pass reads the rows in the order of the first, so that the
+        same_order: whether the second pass reads the rows in the order of the first; then the
             classifier's decisions are kept instead of computed again.
         points: number of features to keep for the 3-D picture.
     """
@@ -85,8 +85,8 @@ class LayerStream:
         self._points = PointSample(points) if points else None
         self._rare: RareClasses | None = None
         self._cache = cache
-        self._kept: list[Batch] | None = None if cache is None else []
-        self._kept_bytes = 0
+        self._batches: list[Batch] | None = None if cache is None else []
+        self._batch_bytes = 0
         self._predictions: list[Tensor] | None = [] if same_order else None
         self._largest_label = -1
         self._rows_of_other_files = 0
@@ -99,7 +99,7 @@ class LayerStream:
     @property
     def cached(self) -> bool:
         """Whether all batches of the first pass are kept for the second pass."""
-        return self._kept is not None
+        return self._batches is not None
 
     # First pass
 
@@ -129,9 +129,8 @@ class LayerStream:
         size, device = self.moments.num_classes, self.moments.device
         usual = min(MOST_CLASSES, self.moments.dim)
         most = MOST_ASKED if self.options.all_residuals else usual
-        residuals = False if size <= most else None
         return LogitStatistics(
-            size, ignore_index=self.ignore_index, device=device, residuals=residuals
+            size, ignore_index=self.ignore_index, device=device, residuals=size <= most
         )
 
     def update(
@@ -237,15 +236,15 @@ class LayerStream:
 
     def _keep(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
         """Keep a copy of a batch; free all batches once the memory is used up."""
-        if self._cache is None or self._kept is None:
+        if self._cache is None or self._batches is None:
             return
         size = sum(part.nbytes for part in (rows, classes, predicted) if part is not None)
-        self._kept_bytes += size
+        self._batch_bytes += size
         if self._cache.take(size):
-            self._kept.append((rows.clone(), classes.clone(), predicted))
+            self._batches.append((rows.clone(), classes.clone(), predicted))
         else:
-            self._cache.release(self._kept_bytes)
-            self._kept = None
+            self._cache.release(self._batch_bytes)
+            self._batches = None
 
     def grow(self, classes: int) -> None:
         """Extend the sums to a larger number of classes, if no classifier determines it."""
@@ -307,9 +306,9 @@ class LayerStream:
 
     def second_pass_from_cache(self) -> None:
         """Make the second pass over the batches that the first pass has kept."""
-        kept = self._kept or []
-        for _ in track(range(len(kept)), "second pass"):
-            self._add_second(*kept.pop(0))  # frees its memory immediately
+        batches = self._batches or []
+        for _ in track(range(len(batches)), "second pass"):
+            self._add_second(*batches.pop(0))  # frees its memory immediately
 
     def finish_second_pass(self) -> None:
         """Raise unless both passes had the same data."""
@@ -361,7 +360,10 @@ class LayerStream:
             second_pass=second_pass,
             layer=self.layer,
             reasons=reasons,
-            extras=Extras(self.options.extra_metrics, rare, self.options.class_names),
+            extras=Extras(
+                *(self.options.extra_metrics, rare, self.options.class_names),
+                has_reference=self._reference is not None,
+            ),
         )
         if self._jackknife is not None:
             collapse = self._jackknife.attach(collapse)
@@ -379,11 +381,7 @@ class LayerStream:
     # Sums of other processes
 
     def restore(
-        self,
-        moments: ClassMoments,
-        *,
-        nonfinite: Tensor | None = None,
-        logits: State | None = None,
+        self, moments: ClassMoments, *, nonfinite: Tensor | None = None, logits: State | None = None
     ) -> None:
         """Continue from stored sums."""
         if not self.started:
@@ -395,7 +393,7 @@ class LayerStream:
             self.logits.load_sums(logits)
 
     def leave_out(self, rare: RareClasses) -> None:
-        """Report classes as left out whose rows were counted as ignored."""
+        """Report these classes as left out; until now their rows were counted as ignored."""
         self._rare = rare
         self.moments.ignored -= rare.samples
 
@@ -528,14 +526,14 @@ class DistributedData:
         sizes = self._states([READY, len(dims), sum(dims)])
         if not bool((sizes == sizes[0]).all()) or not dims:
             idle = [rank for rank, row in enumerate(sizes.tolist()) if not row[1]]
-            problem = f"processes {idle} saw no batch" if idle else "they measure other layers"
+            problem = f"processes {idle} saw no batch" if idle else "their layers differ"
             raise DataError(
                 f"Expected every process to measure the same layers, but {problem}. Give each "
                 "process batches of its own, and call the monitor in all of them."
             )
 
     def _states(self, state: Sequence[int]) -> Tensor:
-        """Return how each process ended its pass, as (ranks, 3); raise if one failed."""
+        """Return the (processes, 3) states after a pass; raise if a process failed."""
         states = self.ranks.gather(state)
         failed = (states[:, 0] == FAILED).nonzero().flatten().tolist()
         if failed:

@@ -10,19 +10,22 @@ from typing import Any, get_args
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError
-from nclab.features.batches import Batch, known_labels, split_batch
-from nclab.features.classifier import AUTO, ClassifierChoice, needs_tensors
-from nclab.features.evaluation import evaluating, unwrap
-from nclab.features.labels import (
+from nclab.features.batches import (
     LABEL_KEYS,
     TOKENS,
+    Batch,
     LabelChoice,
+    Outputs,
     binary_labels,
+    check_loader,
+    known_labels,
     model_loss,
     require_unshifted,
+    split_batch,
 )
+from nclab.features.classifier import AUTO, ClassifierChoice, needs_tensors
 from nclab.features.pooling import NoRows, Pool
-from nclab.features.recorder import Outputs, Point, Recorder
+from nclab.features.recorder import Point, Recorder, evaluating, unwrap
 from nclab.measurement.collapse import Report
 from nclab.measurement.layer_stream import Cache, DistributedData, LayerStream, ProcessGroupChoice
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
@@ -132,12 +135,6 @@ def measure(
     if test is None:
         return report
     return replace(report, test=measurement.for_test(report).run(test))
-
-
-def check_loader(loader: Any) -> None:
-    """Raise if a loader cannot be iterated over."""
-    if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
-        raise DataError(f"Expected a loader of batches, got a {type(loader).__name__}.")
 
 
 class Measurement:

@@ -8,23 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError, NclabError, NclabWarning
-from nclab.features.batches import Batch
-from nclab.features.classifier import (
-    AUTO,
-    ClassifierChoice,
-    find_classifier,
-)
-from nclab.features.evaluation import reading_weights
-from nclab.features.head_output import Classifier
-from nclab.features.labels import (
+from nclab.features.batches import (
+    Batch,
     LabelChoice,
     ModelLoss,
+    Outputs,
     check_label_choice,
+    first_tensor,
     loss_mismatch,
     padding_warning,
     row_labels,
 )
-from nclab.features.layers import FoundLayer, all_layers, named_points
+from nclab.features.classifier import AUTO, ClassifierChoice, find_classifier
+from nclab.features.head_output import Classifier
 from nclab.features.pooling import (
     NoRows,
     Pool,
@@ -38,12 +34,14 @@ from nclab.features.pooling import (
 )
 from nclab.features.recorder import (
     Call,
-    Outputs,
+    FoundLayer,
     Point,
     Reader,
     Recorder,
-    first_tensor,
+    all_layers,
     is_weight_layer,
+    named_points,
+    reading_weights,
 )
 from nclab.measurement.options import Head
 from nclab.statistics.checks import check_sizes
@@ -207,14 +205,12 @@ class ModelLayers:
 
     def row_labels(self, labels: Tensor, mask: Tensor | None, ignore_index: int | None) -> Tensor:
         """Return one class number for each row of a batch, as a vector."""
-        padding = mask if self.masked else None
-        numbers = row_labels(
-            *(labels, padding),
+        return row_labels(
+            *(labels, mask if self.masked else None),
             shifted=self.shifted,
             ignore_index=ignore_index,
             time_first=self.time_first,
-        )
-        return numbers.reshape(-1)
+        ).reshape(-1)
 
     def check_labels(self, labels: Tensor, ignore_index: int | None) -> None:
         """Raise for labels that are not outputs of the classifier."""
@@ -255,7 +251,7 @@ class ModelLayers:
             pool=self.pool,
             mask=mask,
             sequence_first=sequence_first,
-            turned=layout,
+            time_first=layout,
             keep=keep,
         )
 
@@ -356,9 +352,9 @@ class ModelLayers:
             return reads
         if not self._named:
             raise ModelError(
-                "Expected a classifier whose result is the model's output, but applied to the "
-                "inputs and outputs of all modules it never gives that output. Name the layer that "
-                "it reads: layers=['name']."
+                "Expected a classifier that gives the model's output, but it does not give that "
+                "output for the input or output of any module. Name the layer that it reads: "
+                "layers=['name']."
             )
         layers = [_named_layer(name, point, calls) for name, point in self._named]
         return max(layers, key=lambda timed: timed[0])[1]
@@ -393,7 +389,7 @@ class ModelLayers:
             return [layer for _, layer in sorted(named, key=lambda timed: timed[0])]
         if self.wanted == "last":
             return [last]
-        layers = all_layers(calls, self._weight_layers, batch)
+        layers = all_layers(calls, self._weight_layers, batch.tensors())
         # The classifier's input is always last, even if it is the input of the network.
         return [layer for layer in layers if layer.identity != last.identity] + [last]
 

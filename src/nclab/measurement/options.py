@@ -14,15 +14,9 @@ from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse, Report
 from nclab.metrics.catalogue import Metric, selected_extras
 from nclab.statistics import ClassMoments
-from nclab.statistics.checks import (
-    HUGE,
-    IGNORE_INDEX,
-    as_tensor,
-    check_ignore_index,
-    check_integer,
-)
+from nclab.statistics.checks import HUGE, IGNORE_INDEX, as_tensor, check_ignore_index, check_integer
+from nclab.statistics.moments import require_samples
 from nclab.statistics.second_pass import ReferencePass
-from nclab.statistics.sums import require_samples
 
 CACHE_BYTES = 2**30
 """Default memory for features that are kept for the second pass."""
@@ -110,7 +104,7 @@ class MeasureOptions:
 
     @property
     def missing_allowed(self) -> bool:
-        """Whether classes may have no samples: by option, or since others define the classes."""
+        """Whether classes may lack samples: `min_count` allows it, or a reference has them."""
         return self.reference is not None or self.min_count is not None
 
     def class_count(self, head: "Head | None") -> int | None:
@@ -161,7 +155,7 @@ class MeasureOptions:
         )
 
     def _numbers_of(self, reference: Collapse) -> list[int]:
-        """Return the class numbers here of the reference's classes."""
+        """Return the numbers that the classes of the reference have in these data."""
         names = self.class_names
         if reference.class_names is None or names is None:
             return list(reference.classes)

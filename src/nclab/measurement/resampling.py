@@ -5,8 +5,8 @@ class. A value without group g comes from the merged statistics of the other gro
 pass uses the means without g. So an interval describes new samples of the same classes in the same
 proportions, for the same trained network.
 
-Intervals cost the first pass twice and G - 1 second passes for each second pass of the measurement.
-Their memory is two sets of groups of moments.
+With intervals, a measurement does the work of its first pass twice and that of its second pass G
+times. It keeps the moments of two sets of G groups in memory.
 """
 
 import copy
@@ -38,7 +38,7 @@ EXTREME = "it is a smallest or largest value, for which a jackknife is not valid
 FIXED = "it depends on the weights alone and has no sampling error"
 SINGLE = "a class has a single sample"
 OTHER_ORDER = "the second pass had the samples in another order; do not shuffle the loader"
-BIASED = "the finite-sample bias is as large as its distance from collapse; use more samples"
+BIASED = "its finite-sample bias is too large for its distance from collapse; use more samples"
 MOST_BIAS = 0.25
 """Bias as a share of the distance from collapse above which there is no interval. If noise is as
 large as the true distance, then sqrt(truth^2 + noise^2) has this bias."""
@@ -82,13 +82,20 @@ def share_interval(hits: int, total: int) -> Interval:
 
 
 class GroupJackknife:
-    """The statistics of one layer without each of its groups of samples, for intervals."""
+    """The statistics of one layer without each of its groups of samples, for intervals.
+
+    `moments` are those of the whole layer, and have no samples yet.
+    """
 
     def __init__(self, moments: ClassMoments, head: Head | None, options: MeasureOptions) -> None:
         self._all, self._head, self.count = moments, head, options.groups
         self._extra_metrics = options.extra_metrics
-        self._moments: list[ClassMoments] = []
-        self._logits: list[LogitStatistics] = []
+        self._moments = [copy.deepcopy(moments) for _ in range(self.count)]
+        size, ignored = moments.num_classes, moments.ignore_index
+        self._logits = [
+            LogitStatistics(size, ignore_index=ignored, device=moments.device)
+            for _ in range(0 if head is None else self.count)
+        ]
         self._second: list[SecondPass] = []
         self._checksums = [0, 0]  # of the labels in the first and the second pass
         self._assigned = torch.zeros_like(moments.counts)
@@ -97,28 +104,11 @@ class GroupJackknife:
     def add(self, rows: Tensor, classes: Tensor) -> None:
         """Add a batch of the first pass."""
         size = self._all.num_classes
-        if not self._moments:
-            total = self._all
-            self._moments = [
-                ClassMoments(
-                    *(total.num_classes, total.dim),
-                    scatter=total.has_scatter,
-                    ignore_index=total.ignore_index,
-                    device=total.device,
-                )
-                for _ in range(self.count)
-            ]
         if len(self._assigned) < size:
             more = self._assigned.new_zeros(size - len(self._assigned))
             self._assigned = torch.cat([self._assigned, more])
-        for moments in self._moments if self._moments[0].num_classes < size else []:
-            moments.grow(size)
-        if self._head is not None and not self._logits:
-            ignore_index, device = self._all.ignore_index, self._all.device
-            self._logits = [
-                LogitStatistics(size, ignore_index=ignore_index, device=device)
-                for _ in self._moments
-            ]
+            for moments in self._moments:
+                moments.grow(size)
         groups = self._assign(classes)
         for group, moments in enumerate(self._moments):
             index = (groups == group).nonzero().flatten()

@@ -11,15 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nclab.array_files import (
-    FEATURES,
-    LABELS,
-    PICKLES,
-    pick,
-    read_arrays,
-    read_npy,
-    reject_pickle,
-)
+from nclab.array_files import FEATURES, LABELS, PICKLES, pick, read_arrays, read_npy, reject_pickle
 from nclab.errors import DataError, MissingExtra
 
 SUFFIXES = (".safetensors", ".npz", ".npy", ".parquet", ".arrow", ".feather")

@@ -137,7 +137,7 @@ def _opened(engine: Engine | str) -> AbstractContextManager[Engine]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What every worker must know about the measurement."""
+    """Settings of a measurement that every worker needs."""
 
     head: Head | None
     options: MeasureOptions
@@ -177,10 +177,7 @@ def _read_labels(files: Sequence[Path], plan: Plan) -> tuple[Plan, dict[Path, in
                 labels = open_shard(path).labels()
                 check_labels(options.class_names, labels, ignored)
                 labels = as_labels(
-                    labels,
-                    rows=len(labels),
-                    ignore_index=ignored,
-                    num_classes=plan.num_classes,
+                    labels, rows=len(labels), ignore_index=ignored, num_classes=plan.num_classes
                 )
                 classes = int(labels.max()) + 1 if len(labels) else 0
                 if classes > len(counts):

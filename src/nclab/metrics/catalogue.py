@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 from nclab import metrics, plugins
 from nclab.errors import DataError
 from nclab.metrics.cross_entropy import best_loss
-from nclab.metrics.pairs import simplex_cosine as _simplex
 from nclab.metrics.view import View, parameters
+from nclab.metrics.view import simplex_cosine as _simplex
 from nclab.statistics import SecondPass
 
 

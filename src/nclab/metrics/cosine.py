@@ -10,8 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nclab.metrics.pairs import PairReducer, PairTile, above_diagonal, reduce_pairs
-from nclab.metrics.view import shared
+from nclab.metrics.view import PairReducer, PairTile, above_diagonal, reduce_pairs, shared
 from nclab.statistics import ClassMoments, SecondPass
 
 HasUnitMeans = ClassMoments | SecondPass

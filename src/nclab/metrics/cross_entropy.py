@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.metrics.pairs import weight_norm
+from nclab.metrics.view import weight_norm
 from nclab.statistics import ClassMoments, LogitStatistics
 from nclab.statistics.blocks import VANISHES, row_norms
 

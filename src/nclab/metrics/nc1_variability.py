@@ -6,8 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nclab.metrics.pairs import NormalisedVariance, PairTile, mean_norms, mean_pairs
-from nclab.metrics.view import remark
+from nclab.metrics.view import NormalisedVariance, PairTile, mean_norms, mean_pairs, remark
 from nclab.statistics import ClassMoments, SecondPass, blocks
 from nclab.statistics.blocks import norm, unit_rows
 
@@ -58,12 +57,7 @@ class Whitening(NamedTuple):
         )
 
 
-def whitening(
-    centred_means: Tensor,
-    *,
-    mean_norm: float,
-    of_input: float = 0.0,
-) -> Whitening:
+def whitening(centred_means: Tensor, *, mean_norm: float, of_input: float = 0.0) -> Whitening:
     """Return the inverse root of the between-class scatter, from the SVD of the centred means.
 
     The between-class covariance would square the condition number: two class means 1e-4 apart

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.metrics.pairs import (
+from nclab.metrics.view import (
     Classes,
     centred_rows,
     cosine_deviation,

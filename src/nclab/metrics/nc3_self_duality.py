@@ -9,11 +9,10 @@ from torch import Tensor
 
 from nclab.metrics.nc1_variability import DOUBTFUL
 from nclab.metrics.nc2_simplex_etf import gram_distance
-from nclab.metrics.pairs import Classes, centred_rows, cosines, of_classes
-from nclab.metrics.view import remark, shared
+from nclab.metrics.view import Classes, centred_rows, cosines, of_classes, remark, shared
 from nclab.statistics import ClassMoments
 from nclab.statistics.blocks import norm, power_of_two, unit_rows
-from nclab.statistics.sums import unit_error
+from nclab.statistics.moments import unit_error
 
 
 def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:

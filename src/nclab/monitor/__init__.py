@@ -1,18 +1,18 @@
 """The monitor: measurements during any training loop, alarms, and sinks for the results."""
 
-from nclab.monitor.alarms import (
+from nclab.monitor.event import (
     DEFAULT_ALARMS,
+    Alarm,
     CollapseLost,
     CollapseReached,
     DeadFeatures,
+    Event,
+    History,
     MinorityCollapse,
     NotFinite,
 )
-from nclab.monitor.event import Alarm, Event, History
-from nclab.monitor.loggers import MlflowSink, TensorBoardSink, WandbSink
-from nclab.monitor.monitor import Monitor
-from nclab.monitor.schedule import Every, Logarithmic
-from nclab.monitor.sinks import ConsoleSink, RecordSink
+from nclab.monitor.monitor import Every, Logarithmic, Monitor
+from nclab.monitor.sinks import ConsoleSink, MlflowSink, RecordSink, TensorBoardSink, WandbSink
 
 __all__ = [
     "DEFAULT_ALARMS",

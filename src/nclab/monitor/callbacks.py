@@ -1,4 +1,4 @@
-"""The part that the callbacks of all trainers share: options, the monitor, and exact splits."""
+"""Base of the trainer callbacks: their options, their monitor, and exact measurements."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -8,8 +8,7 @@ from torch import nn
 from nclab.errors import NclabError
 from nclab.measurement.collapse import Report
 from nclab.monitor.event import Event, chosen_metrics
-from nclab.monitor.monitor import Monitor
-from nclab.monitor.schedule import Schedule, as_schedule
+from nclab.monitor.monitor import Monitor, Schedule, as_schedule
 from nclab.records.schema import TRAIN
 
 Exact = str | Iterable[Any] | Mapping[str, Any] | Sequence[str] | None
@@ -28,7 +27,7 @@ class MonitorCallback:
         metrics: str | Collection[str] | None,
         options: Mapping[str, Any],
     ) -> None:
-        """Take the names of the trainer's data that `exact` may give as `known`."""
+        """Check the options; `known` lists the names of the trainer's data for `exact`."""
         self.metrics = chosen_metrics(metrics)
         self.schedule = as_schedule(every)
         if exact is not None and self.schedule.unit != "epochs":
@@ -47,9 +46,9 @@ class MonitorCallback:
         return self._monitor
 
     def _finish_epoch(self, epoch: int, measure: Callable[[], list[Event]]) -> list[Event]:
-        """End an epoch of the monitor, unless its last batch has; return the new events.
+        """End an epoch of the monitor, unless its last batch has ended it; return the new events.
 
-        With `exact` a due epoch is measured by `measure` instead.
+        With `exact`, call `measure` at the end of a due epoch instead.
         """
         monitor, before = self.monitor, self.monitor.last
         if monitor.epochs >= epoch:
@@ -74,7 +73,7 @@ def measure_splits(monitor: Monitor, loaders: Mapping[str, Iterable[Any]]) -> li
 
 
 def as_splits(exact: Exact, known: Sequence[str]) -> dict[str, Any]:
-    """Return the data by the name of their split, the training data first; empty without data.
+    """Return the data by split name, the training data first; empty if `exact` is None.
 
     >>> as_splits(("val", "train"), ("train", "val"))
     {'train': 'train', 'val': 'val'}

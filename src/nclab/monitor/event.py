@@ -1,11 +1,21 @@
-"""Event: one measurement of the monitor, as alarms and sinks receive it; History: all of them."""
+"""Events of the monitor and what receives them: alarm rules, the history, sinks.
 
-from collections.abc import Collection, Mapping
+An alarm rule is any callable that takes an `Event` and returns an `Alarm`, several alarms, or None.
+The monitor raises each alarm once for the same name, layer and classes; `event.fired` holds the
+alarms raised before. A sink is any callable that takes an `Event`.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from nclab.errors import NclabError
+import torch
+
+from nclab.errors import NclabError, NclabWarning
 from nclab.measurement.collapse import Collapse, Report
 from nclab.metrics.catalogue import TARGET_MEANINGS, every_metric, target_progress
 from nclab.records.schema import GEOMETRY, MEASUREMENT, TRAIN, MeasurementRecord, split_of
@@ -19,6 +29,12 @@ if TYPE_CHECKING:
 Source = Literal["training", "loader"]
 Key = tuple[str, str, tuple[int, ...]]
 """Identity of an alarm: its name, layer and classes."""
+THRESHOLDS: Mapping[str, float] = MappingProxyType(
+    {"nc1_trace_ratio": 0.05, "nc2_equiangularity_means": 0.1}
+)
+"""Metric -> largest distance from its value at collapse that counts as reached."""
+BLOCK = 512
+"""Number of classes whose distances to all others are computed at a time."""
 
 
 class Alarm(NamedTuple):
@@ -37,19 +53,19 @@ class Alarm(NamedTuple):
     value: float
     message: str
     severe: bool = True
-    """Whether it is a problem; False for good news."""
+    """Whether the alarm reports a problem; False for good news."""
     split: str = TRAIN
     """Split of the data that were measured."""
     names: tuple[str, ...] = ()
     """Names of the classes, if they have names."""
     epoch: float | None = None
-    """Epoch at which it was raised; set by the monitor."""
+    """Epoch of the event that raised the alarm; set by the monitor."""
     step: int | None = None
-    """Step at which it was raised; set by the monitor."""
+    """Step of the event that raised the alarm; set by the monitor."""
 
     @property
     def key(self) -> Key:
-        """Identity of the alarm; the monitor raises each key once."""
+        """Identity of the alarm; the monitor raises one alarm for each key."""
         return self.name, self.layer, self.classes
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,7 +105,7 @@ class Event:
     nonfinite: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Layer -> class -> number of features skipped because they held nan or infinity."""
     fired: frozenset[Key] = frozenset()
-    """Alarms raised before on the same split."""
+    """Identities of the alarms that were raised before on the same split."""
     alarms: tuple[Alarm, ...] = ()
     """Alarms raised by this event."""
     split: str = TRAIN
@@ -118,12 +134,14 @@ class Event:
         On data other than the training data the names are `nc/<split>/<layer>/<metric>`.
         """
         split = "" if self.split == TRAIN else f"{self.split}/"
-        return {
-            f"nc/{split}{collapse.layer}/{name}": value
-            for collapse in self.layers
-            for name, value in (collapse.scalars() | _target_scalars(collapse)).items()
-            if value is not None and (metrics is None or name in metrics)
-        }
+        scalars = {}
+        for collapse in self.layers:
+            target = collapse.optimum_distance
+            values = collapse.scalars() | ({} if target is None else target.values())
+            for name, value in values.items():
+                if value is not None and (metrics is None or name in metrics):
+                    scalars[f"nc/{split}{collapse.layer}/{name}"] = value
+        return scalars
 
     def to_record(self) -> dict[str, Any]:
         """Return the event as one line of a journal: plain JSON values."""
@@ -171,10 +189,6 @@ def chosen_metrics(names: str | Collection[str] | None) -> tuple[str, ...] | Non
             hint = f"Did you mean {near[0]}?" if near else "docs/metrics.md lists them."
             raise NclabError(f"Expected metrics= names of metrics, got {name!r}. {hint}")
     return wanted
-
-
-def _target_scalars(collapse: Collapse) -> dict[str, float | None]:
-    return {} if collapse.optimum_distance is None else collapse.optimum_distance.values()
 
 
 @dataclass(repr=False)
@@ -233,15 +247,14 @@ class History:
         ([1], [2.0])
         """
         # Rows from an older state have no event number; their steps distinguish them.
-        known = self.splits
-        split = split or (TRAIN if TRAIN in known else next(iter(known), TRAIN))
+        splits = self.splits
+        split = split or (TRAIN if TRAIN in splits else next(iter(splits), TRAIN))
         rows = [row for row in self.rows if split_of(row) == split]
         last = {row.get("event", ("step", row.get("step"))): row for row in rows}
         chosen = last.values() if layer is None else rows
-        kept = [
-            row for row in chosen if row.get(metric) is not None and layer in (None, row["layer"])
-        ]
-        return [row["epoch"] for row in kept], [row[metric] for row in kept]
+        known = [row for row in chosen if row.get(metric) is not None]
+        points = [row for row in known if layer in (None, row["layer"])]
+        return [row["epoch"] for row in points], [row[metric] for row in points]
 
     def progress(self, layer: str | None = None, *, split: str | None = None) -> str:
         """Describe how far the training has moved towards the layer's target since the start.
@@ -255,3 +268,237 @@ class History:
             self.series(name, layer, split=split)[1] for name in ("target_distance", "etf_distance")
         )
         return target_progress(target, etf)
+
+
+AlarmRule = Callable[[Event], Alarm | Iterable[Alarm] | None]
+Sink = Callable[[Event], object]
+"""Callable that takes each event. A method `close(error)`, if there is one, is called at the end;
+`error` is None after a success."""
+
+
+def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
+    """Return the alarms that a rule raises for an event, as a list."""
+    result: Any = rule(event)
+    if result is None:
+        return []
+    several = isinstance(result, Iterable) and not isinstance(result, Alarm)
+    alarms: list[Alarm] = list(result) if several else [result]
+    if not all(isinstance(alarm, Alarm) for alarm in alarms):
+        raise NclabError(
+            f"Expected an alarm rule to return an Alarm, several or None, got {result!r}."
+        )
+    return alarms
+
+
+def _check_thresholds(thresholds: Mapping[str, float]) -> None:
+    """Raise before training if a threshold is negative or its metric has no value at collapse."""
+    known = [name for name, metric in every_metric().items() if metric.ideal]
+    if not thresholds or not set(thresholds) <= set(known):
+        raise NclabError(
+            f"Expected thresholds of one or more of {', '.join(known)}; got "
+            f"{', '.join(thresholds) or 'none'}."
+        )
+    for name, value in thresholds.items():
+        _check_number(f"threshold of {name}", value, 0.0, math.inf)
+
+
+def _check_number(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value < high:
+        raise NclabError(f"Expected a {name} in [{low:g}, {high:g}), got {value!r}.")
+
+
+@dataclass(frozen=True)
+class CollapseReached:
+    """Alarm rule: all given metrics of a layer are near their values at collapse."""
+
+    thresholds: Mapping[str, float] = field(default_factory=lambda: THRESHOLDS)
+
+    def __post_init__(self) -> None:
+        _check_thresholds(self.thresholds)
+
+    def __call__(self, event: Event) -> Iterator[Alarm]:
+        for collapse in event.layers:
+            name, distance = _farthest(collapse, self.thresholds, self.thresholds)
+            if distance <= self.thresholds[name]:
+                message = (
+                    f"collapse reached, {name} is within {distance:.3g} of its value at collapse"
+                )
+                layer = collapse.layer or ""
+                yield Alarm("collapse reached", layer, (), distance, message, severe=False)
+
+
+@dataclass(frozen=True)
+class CollapseLost:
+    """Alarm rule: after collapse, a metric exceeds `factor` times its threshold again."""
+
+    thresholds: Mapping[str, float] = field(default_factory=lambda: THRESHOLDS)
+    factor: float = 2.0
+
+    def __post_init__(self) -> None:
+        _check_thresholds(self.thresholds)
+        _check_number("factor", self.factor, 1.0, math.inf)
+
+    def __call__(self, event: Event) -> Iterator[Alarm]:
+        reached = {layer for name, layer, _ in event.fired if name == "collapse reached"}
+        for collapse in event.layers:
+            if collapse.layer not in reached:
+                continue
+            measured = [name for name in self.thresholds if collapse.values.get(name) is not None]
+            if not measured:
+                continue
+            name, distance = _farthest(collapse, measured, self.thresholds)
+            if distance > self.factor * self.thresholds[name]:
+                message = (
+                    f"collapse lost: {name} differs from its value at collapse by {distance:.3g}, "
+                    f"threshold {self.thresholds[name]:g}"
+                )
+                yield Alarm("collapse lost", collapse.layer or "", (), distance, message)
+
+
+@dataclass(frozen=True)
+class MinorityCollapse:
+    """Alarm rule: two class means merge, as the means of rare classes may under imbalance.
+
+    Their distance is below `distance` times the root mean square distance between class means.
+    """
+
+    distance: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_number("distance", self.distance, 0.0, 1.0)
+
+    def __call__(self, event: Event) -> Iterator[Alarm]:
+        for collapse in event.layers:
+            layer = collapse.layer or ""
+            known = {classes for _, other, classes in event.fired if other == layer}
+            for ratio, classes in _near_pairs(collapse, self.distance):
+                if classes not in known:  # one new pair of a layer at a time
+                    message = f"two class means merge: {ratio:.3g} of the typical distance"
+                    yield Alarm("minority collapse", layer, classes, ratio, message)
+                    break
+
+
+@dataclass(frozen=True)
+class DeadFeatures:
+    """Alarm rule: more than this share of a class's feature vectors is exactly zero."""
+
+    share: float = 0.05
+
+    def __post_init__(self) -> None:
+        _check_number("share", self.share, 0.0, 1.0)
+
+    def __call__(self, event: Event) -> Iterator[Alarm]:
+        for collapse in event.layers:
+            layer = collapse.layer or ""
+            shares = collapse.moments.zero_counts / collapse.moments.counts
+            share, index = (float(part) for part in shares.max(0))
+            if share > self.share and _is_new("dead features", layer, event):
+                message = f"{share:.1%} of the features are zero vectors"
+                classes = (collapse.classes[int(index)],)
+                yield Alarm("dead features", layer, classes, share, message)
+
+
+@dataclass(frozen=True)
+class NotFinite:
+    """Alarm rule: features hold nan or infinity; the value is the count in the worst class."""
+
+    def __call__(self, event: Event) -> Iterator[Alarm]:
+        for layer, counts in event.nonfinite.items():
+            if counts and _is_new("not finite", layer, event):
+                worst = max(counts, key=lambda number: counts[number])
+                message = f"{counts[worst]} features hold nan or infinity"
+                yield Alarm("not finite", layer, (worst,), float(counts[worst]), message)
+
+
+DEFAULT_ALARMS: tuple[AlarmRule, ...] = (
+    CollapseReached(),
+    CollapseLost(),
+    MinorityCollapse(),
+    DeadFeatures(),
+    NotFinite(),
+)
+"""Rules of a monitor created without `alarms`."""
+
+
+def _is_new(name: str, layer: str, event: Event) -> bool:
+    return not any(key[:2] == (name, layer) for key in event.fired)
+
+
+def _farthest(
+    collapse: Collapse, names: Iterable[str], thresholds: Mapping[str, float]
+) -> tuple[str, float]:
+    """Return the metric farthest from collapse, in units of its threshold, and its distance.
+
+    A metric without a number is infinitely far.
+    """
+    distances = {}
+    for name in names:
+        ideal, value = every_metric()[name].ideal, collapse.values.get(name)
+        assert ideal is not None
+        known = value is not None and not math.isnan(value)
+        distances[name] = abs((value or 0.0) - ideal(collapse.num_classes)) if known else math.inf
+    name = max(distances, key=lambda name: distances[name] / thresholds[name])
+    return name, distances[name]
+
+
+def _near_pairs(collapse: Collapse, share: float) -> list[tuple[float, tuple[int, int]]]:
+    """Return pairs of classes with near means and their relative distances, the nearest first."""
+    size = collapse.num_classes
+    if size < 3:  # with two means there is no other distance to compare with
+        return []
+    means = collapse.moments.centred_means
+    typical = math.sqrt(2 * size / (size - 1) * float(means.square().sum()) / size)  # rms of pairs
+    if typical == 0:
+        return []
+    pairs = []
+    for start in range(0, size, BLOCK):
+        ratios = torch.cdist(means[start : start + BLOCK], means).div_(typical)
+        for a, b in (ratios < share).nonzero().tolist():
+            if start + a < b:
+                classes = (collapse.classes[start + a], collapse.classes[b])
+                pairs.append((float(ratios[a, b]), classes))
+    return sorted(pairs)
+
+
+class SinkCalls:
+    """Calls every sink; a sink that fails causes one warning, and training goes on."""
+
+    def __init__(self, sinks: Iterable[Sink]) -> None:
+        self.sinks = list(sinks)
+        self._failed: set[int] = set()
+
+    def __call__(self, event: Event) -> None:
+        for sink in self.sinks:
+            self._call(sink, sink, event)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Close the sinks that have `close`; their errors never hide the error of the training."""
+        for sink in self.sinks:
+            close = getattr(sink, "close", None)
+            if callable(close):
+                self._call(sink, close, error)
+
+    def _call(self, sink: Sink, function: Callable[[Any], object], argument: Any) -> None:
+        try:
+            function(argument)
+        except Exception as error:  # noqa: BLE001 - a sink may be anyone's, a logger or a network
+            if id(sink) in self._failed:
+                return
+            self._failed.add(id(sink))
+            name = getattr(sink, "__name__", None) or type(sink).__name__
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            warnings.warn(
+                f"The sink {name} failed and misses events ({reason}); the training goes on.",
+                NclabWarning,
+                stacklevel=4,
+            )
+
+
+def as_callables(option: str, given: Any) -> list[Any]:
+    """Return one callable or several as a list; raise if one cannot be called."""
+    single = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
+    items = [given] if single else list(given)
+    for item in items:
+        if not callable(item):
+            raise NclabError(f"Expected {option}= callables that take an Event, got {item!r}.")
+    return items

@@ -8,12 +8,10 @@ import torch
 from torch import nn
 
 from nclab.errors import MissingExtra, ModelError, NclabError
-from nclab.features.batches import labels_of
-from nclab.features.labels import LabelChoice
+from nclab.features.batches import LabelChoice, labels_of
 from nclab.monitor.callbacks import Exact, MonitorCallback, measure_splits
 from nclab.monitor.event import Event
-from nclab.monitor.monitor import Monitor
-from nclab.monitor.schedule import Schedule
+from nclab.monitor.monitor import Monitor, Schedule
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer

@@ -1,23 +1,24 @@
-"""Monitor: measures the collapse of a model during any training loop."""
+"""Monitor: measures the collapse of a model during any training loop, on a schedule."""
 
 import logging
+import math
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, Self, TypeVar, get_args
+from typing import Any, Generic, Literal, Self, TypeVar, get_args
 
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError, NclabError, NclabWarning
-from nclab.features.batches import labels_of
+from nclab.features.batches import LabelChoice, check_loader, labels_of
 from nclab.features.classifier import AUTO, ClassifierChoice
-from nclab.features.evaluation import unwrap
-from nclab.features.labels import LabelChoice
 from nclab.features.pooling import Pool
+from nclab.features.recorder import unwrap
 from nclab.measurement.collapse import Report
 from nclab.measurement.layer_stream import DistributedData
-from nclab.measurement.model import Measurement, check_loader
+from nclab.measurement.model import Measurement
 from nclab.measurement.model_layers import ModelLayers
 from nclab.measurement.options import (
     ClassNames,
@@ -26,33 +27,151 @@ from nclab.measurement.options import (
     as_class_names,
     check_min_count,
 )
-from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
-from nclab.monitor.event import Alarm, Event, History, Source
-from nclab.monitor.running_estimate import RunningEstimate, is_first_process
-from nclab.monitor.schedule import PRESETS, Schedule, as_schedule, in_window
-from nclab.monitor.sinks import Sink, SinkCalls, as_callables
-from nclab.monitor.training_hooks import (
+from nclab.monitor.event import (
+    DEFAULT_ALARMS,
+    Alarm,
+    AlarmRule,
+    Event,
+    History,
+    Sink,
+    SinkCalls,
+    Source,
+    as_callables,
+    raised,
+)
+from nclab.monitor.running_estimate import (
     BatchFeatures,
     BatchLabels,
+    RunningEstimate,
     TrainingHooks,
     check_hookable,
+    read_moments,
 )
 from nclab.records.schema import TRAIN
 from nclab.statistics.checks import IGNORE_INDEX
+from nclab.statistics.process_group import ProcessGroup
 from nclab.text import counted
 
 Item = TypeVar("Item")
+Unit = Literal["epochs", "steps"]
+
+
+@dataclass(frozen=True)
+class Every:
+    """Measurements every n epochs or steps.
+
+    >>> [step for step in range(1, 9) if Every(3, "steps").due(step)]
+    [3, 6]
+    """
+
+    n: int
+    unit: Unit = "epochs"
+    window: int | None = None
+    """Steps before a measurement that enter it; None for all since the previous measurement."""
+
+    def __post_init__(self) -> None:
+        _check(self.unit, self.window)
+        if self.n < 1:
+            raise NclabError(f"Expected every=1 or more, got {self.n}.")
+
+    def due(self, count: int) -> bool:
+        """Whether `count` is a multiple of n."""
+        return count % self.n == 0
+
+
+@dataclass(frozen=True)
+class Logarithmic:
+    """Measurements at equal steps of the logarithm: `per_decade` from each power of 10 to the next.
+
+    >>> [epoch for epoch in range(1, 101) if Logarithmic(per_decade=3).due(epoch)]
+    [1, 2, 5, 10, 22, 46, 100]
+    """
+
+    per_decade: int = 10
+    unit: Unit = "epochs"
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.unit, self.window)
+        if self.per_decade < 1:
+            raise NclabError(f"Expected per_decade=1 or more, got {self.per_decade}.")
+
+    def due(self, count: int) -> bool:
+        """Whether `count` is a power of 10^(1/per_decade), rounded."""
+        nearest = round(self.per_decade * math.log10(count))
+        powers = range(max(0, nearest - 1), nearest + 2)
+        return any(round(10 ** (power / self.per_decade)) == count for power in powers)
+
+
+Schedule = Every | Logarithmic
+"""Rule for the epochs or steps after which the monitor measures."""
+
+
+def _check(unit: str, window: int | None) -> None:
+    if unit not in get_args(Unit):
+        raise NclabError(f"Expected unit='epochs' or 'steps', got {unit!r}.")
+    if window is not None and (window < 1 or unit == "epochs"):
+        raise NclabError(
+            f"Expected window=1 or more together with unit='steps', got window={window} and "
+            f"unit={unit!r}."
+        )
+
+
+def in_window(schedule: Schedule, count: int) -> bool:
+    """Whether the batches of this epoch or step enter a measurement.
+
+    >>> [step for step in range(1, 11) if in_window(Every(5, "steps", window=2), step)]
+    [4, 5, 9, 10]
+    """
+    if schedule.unit == "epochs":
+        return schedule.due(count)
+    if schedule.window is None:
+        return True
+    return any(schedule.due(later) for later in range(count, count + schedule.window))
+
+
+def as_schedule(every: int | str | Schedule) -> Schedule:
+    """Return the schedule for a number of epochs, "500 steps", "log epochs", or a schedule itself.
+
+    >>> as_schedule("500 steps"), as_schedule(2)
+    (Every(n=500, unit='steps', window=None), Every(n=2, unit='epochs', window=None))
+    """
+    if isinstance(every, int) and not isinstance(every, bool):
+        return Every(every)
+    if isinstance(every, str):
+        words = re.fullmatch(r"(log|\d+) (epoch|step)s?", every.strip())
+        if words:
+            unit: Unit = "epochs" if words[2] == "epoch" else "steps"
+            return Logarithmic(unit=unit) if words[1] == "log" else Every(int(words[1]), unit)
+    elif isinstance(every, Schedule):
+        return every
+    raise NclabError(
+        f"Expected every= a number of epochs, '500 steps', 'log epochs' or a schedule, "
+        f"got {every!r}."
+    )
+
+
+PRESETS: dict[str, tuple[str, bool | None]] = {
+    "economy": ("last", False),
+    "standard": ("last", None),
+    "full": ("all", None),
+}
+"""Presets by increasing cost: the layers, and whether to keep the d x d scatter matrix of features.
+
+False never keeps the scatter, None keeps it for d up to 4096. For each batch, economy copies the
+features; standard also adds their products to the scatter; full does both for every layer."""
+
 VERSION = 1
 """Version of the state of a monitor."""
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
-"""Errors that missing or wrong parts of a state cause."""
+"""Errors that a state with missing or wrong parts causes."""
 log = logging.getLogger("nclab.monitor")
 
 
 class WatchedLoader(Generic[Item]):
     """A loader whose batches pass unchanged while the monitor reads their labels.
 
-    Iterate once for each epoch. Attributes other than iteration are those of the loader.
+    Iterate once for each epoch. All other attributes are those of the loader.
     """
 
     def __init__(self, loader: Iterable[Item], epoch: Callable[[], Iterator[Item]]) -> None:
@@ -63,10 +182,7 @@ class WatchedLoader(Generic[Item]):
         return self._epoch()
 
     def __len__(self) -> int:
-        length = length_of(self._loader)
-        if length is None:
-            raise TypeError(f"{type(self._loader).__name__} has no length")
-        return length
+        return len(self._loader)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -158,10 +274,11 @@ class Monitor:
         self._classifier, self._pool, self._labels = classifier, pool, labels
         self._ignore_index, self._min_count = ignore_index, min_count
         self._points = points
-        self._layer_choice = PRESETS[preset].layers if layers is None else layers
+        preset_layers, scatter = PRESETS[preset]
+        self._layer_choice = preset_layers if layers is None else layers
         self._layers = self._new_layers(self._layer_choice)
         options = MeasureOptions(
-            scatter=PRESETS[preset].scatter,
+            scatter=scatter,
             ignore_index=ignore_index,
             min_count=min_count,
             class_names=self.class_names,
@@ -372,12 +489,16 @@ class Monitor:
             if state["version"] != VERSION:
                 raise ValueError(f"version {state['version']}, not {VERSION}")
             counts = [int(state[name]) for name in ("steps", "epochs", "batches", "last_step")]
+            if min(counts) < 0:
+                raise ValueError(f"a negative number among {counts}")
             alarms = [Alarm.from_dict(fields) for fields in state["alarms"]]
             history = [dict(row) for row in state["history"]]
             running = dict(state["running"])
             if self._layers.found:
                 self._running.load_state_dict(running)
             else:
+                for layer in running["layers"].values():
+                    read_moments(layer)  # the layers of the model are not known yet
                 self._running.clear()
         except NclabError:
             raise
@@ -434,7 +555,7 @@ class Monitor:
             warnings.warn(f"The monitor skipped a batch: {reason}.", NclabWarning, 3)
 
     def _pause(self) -> None:
-        """Remove the hooks and clear the sums between measurements."""
+        """Remove the hooks and clear the sums if the next batch enters no measurement."""
         if not self.watching:
             self._hooks.remove()
             self._running.clear()
@@ -473,7 +594,7 @@ class Monitor:
         self.alarms.extend(event.alarms)
         self.last = event
         self.history(event)
-        if not is_first_process():
+        if ProcessGroup().rank != 0:
             return
         for alarm in event.alarms:
             log.log(logging.WARNING if alarm.severe else logging.INFO, "%s", alarm)

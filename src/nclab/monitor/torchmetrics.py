@@ -156,10 +156,9 @@ class NeuralCollapse(Metric):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the metrics that one pass over features gives."""
-        given = ("features", "scatter") if self.layout.scatter else ("features",)
-        return tuple(
-            metric.name for metric in (*METRICS, *plugin_metrics()) if metric.needs in given
-        )
+        known = ("features", "scatter") if self.layout.scatter else ("features",)
+        metrics = (*METRICS, *plugin_metrics())
+        return tuple(metric.name for metric in metrics if metric.needs in known)
 
     def update(self, features: Tensor, labels: Tensor) -> None:
         """Add a batch of features (B, d) and labels (B,)."""

@@ -11,11 +11,10 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from nclab.array_files import read_tree, write_tree
 from nclab.errors import DataError, MissingExtra, NclabError
-from nclab.features.labels import LABEL_KEYS, TOKENS
+from nclab.features.batches import LABEL_KEYS, TOKENS
 from nclab.monitor.callbacks import Exact, MonitorCallback, measure_splits
 from nclab.monitor.event import Event
-from nclab.monitor.monitor import Monitor, length_of
-from nclab.monitor.schedule import Schedule
+from nclab.monitor.monitor import Monitor, Schedule, length_of
 
 try:
     from transformers import TrainerCallback

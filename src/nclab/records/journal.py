@@ -26,8 +26,9 @@ from nclab.records.encoding import (
     encode,
     line_prefix,
 )
-from nclab.records.manifest import read_manifest
+from nclab.records.manifest import Checkpoint, read_manifest
 from nclab.records.schema import END, SCHEMA, START
+from nclab.text import counted
 
 JOURNAL = "journal.jsonl"
 LOCK = "lock"
@@ -273,7 +274,7 @@ _END_PREFIX = line_prefix(END)
 
 
 def _count_lines(count: int) -> str:
-    return f"{count} line{'s are' if count > 1 else ' is'}"
+    return f"{counted(count, 'line')} {'is' if count == 1 else 'are'}"
 
 
 def prefix_checksum(path: Path, length: int, *, root: Path | None = None) -> tuple[int, int] | None:
@@ -288,6 +289,19 @@ def prefix_checksum(path: Path, length: int, *, root: Path | None = None) -> tup
             length -= len(block)
             lines += block.count(b"\n")
     return checksum, lines
+
+
+def belongs(
+    checkpoint: Checkpoint, journal: Path, identity: str, *, root: Path | None = None
+) -> bool:
+    """Whether a checkpoint belongs to a run and was written with the first lines of its journal."""
+    if checkpoint.identity != identity:
+        return False
+    try:
+        prefix = prefix_checksum(journal, checkpoint.journal_length, root=root)
+    except OSError:
+        return False
+    return prefix is not None and prefix[0] == checkpoint.journal_checksum
 
 
 class JournalWriter:
@@ -398,11 +412,6 @@ class JournalWriter:
             "some space and start again to continue."
         )
         return RecordError(self._refusal)
-
-    def checksum_of(self, length: int) -> int | None:
-        """Return the CRC-32 of the first bytes, or None if the journal is shorter."""
-        prefix = prefix_checksum(self.path, length)
-        return None if prefix is None else prefix[0]
 
     def before_step(self, step: int) -> tuple[int, int]:
         """Return the length of the journal before a step, and the number of records from it on.

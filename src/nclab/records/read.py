@@ -79,7 +79,7 @@ class RunView:
 
 
 class LeftOut(NamedTuple):
-    """A file or folder that is skipped among runs."""
+    """A file or folder that a search for runs skipped."""
 
     path: Path
     why: str
@@ -109,12 +109,13 @@ def read_run(
 
 
 def glance(folder: str | os.PathLike[str], *, root: Path | None = None) -> RunView:
-    """Read the last measurement and the end of a run only, which is fast and does not warn.
+    """Read only the last measurement and the end record of a run: fast, and without warnings.
 
-    With `root`, no link below that folder is followed.
+    With `root`, no link below that folder is followed. `RunView.problem` names a journal that
+    cannot be read.
     """
     reader = JournalReader(folder, root=root)
-    return _view(reader, root, _newest(reader.new_lines()))
+    return _view(reader, root, _newest(reader.new_lines()), raises=False)
 
 
 def _newest(lines: Iterable[bytes]) -> Iterator[Record]:
@@ -131,24 +132,33 @@ def _newest(lines: Iterable[bytes]) -> Iterator[Record]:
             yield record
 
 
-def _view(reader: JournalReader, root: Path | None, records: Iterable[Record]) -> RunView:
-    """Return a run with the given records, which are read from the journal here."""
+def _view(
+    reader: JournalReader, root: Path | None, records: Iterable[Record], *, raises: bool = True
+) -> RunView:
+    """Read the given records from the journal and return the run with them.
+
+    With `raises`, a journal that cannot be read is an error; otherwise it is a problem of the run.
+    """
     folder = reader.path.parent
+    contents: list[Record] = []
+    unreadable = None
     manifest = read_manifest(folder, root=root)
     heartbeat, state_problem = read_state(folder, root=root)  # before the journal
     try:
-        kept = list(records)
+        contents = list(records)
     except OSError as error:
-        raise RecordError(f"Cannot read {reader.path}: {error.strerror}.") from error
+        if raises:
+            raise RecordError(f"Cannot read {reader.path}: {error.strerror}.") from error
+        unreadable = f"its journal cannot be read: {error.strerror}"
     state = state_of(folder, reader.end, heartbeat, root=root)
-    problem = reader.problem
+    problem = unreadable or reader.problem
     if not problem and state != "running":
         problem = reader.end_problem(heartbeat)
     return RunView(
         folder,
         manifest.name,
         manifest,
-        kept,
+        contents,
         state,
         progress_of(state, heartbeat),
         heartbeat,
@@ -160,9 +170,6 @@ def read_state(folder: Path, *, root: Path | None = None) -> tuple[dict[str, Any
     """Return the content of `state.json` and what is wrong with the file.
 
     A missing file is not an error: the run was killed before its first heartbeat.
-
-    >>> read_state(Path("no-such-folder"))
-    ({}, None)
     """
     try:
         content = json.loads(read_regular(folder / STATE, root=root, max_bytes=_MAX_STATE_BYTES))

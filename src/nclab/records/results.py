@@ -88,9 +88,6 @@ def read_numbers(runs: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the content of RUNS/<experiment>/numbers.json for every experiment that has the file.
 
     If a file cannot be read or holds another experiment, the reason is under "unreadable".
-
-    >>> read_numbers(Path("no-such-folder"), ["tour"])
-    {}
     """
     results = {}
     for name in names:
@@ -120,19 +117,13 @@ def digest(runs: Path, name: str) -> str:
 
 
 def record_rows(
-    folder: Path,
-    *,
-    kinds: Sequence[str] = (MEASUREMENT,),
-    left_out: list[LeftOut] | None = None,
+    folder: Path, *, kinds: Sequence[str] = (MEASUREMENT,), left_out: list[LeftOut] | None = None
 ) -> list[Row]:
     """Return a row for each layer and step of every run, with its configuration; scalars only.
 
     Other kinds of records give one row each, after the measurements. All rows have the same
     columns: the run, its configuration as `config.<name>`, step and epoch, the numbers. Runs and
     files that cannot be read are added to `left_out`; no link is followed.
-
-    >>> record_rows(Path("no-such-folder"))
-    []
     """
     skipped: list[LeftOut] = [] if left_out is None else left_out
     rows: list[Row] = []

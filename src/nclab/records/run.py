@@ -11,15 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from nclab.errors import NclabError, NclabWarning, RecordError
-from nclab.files import (
-    delete,
-    flush_folder,
-    remove_leftovers,
-    translate_os_errors,
-    write_whole,
-)
+from nclab.files import delete, flush_folder, remove_leftovers, translate_os_errors, write_whole
 from nclab.records.encoding import require_json, to_json
-from nclab.records.journal import JOURNAL, JournalWriter, Lock
+from nclab.records.journal import JOURNAL, JournalWriter, Lock, belongs
 from nclab.records.manifest import (
     CHECKPOINTS,
     MANIFEST,
@@ -166,26 +160,6 @@ def _environment(manifest: Manifest) -> dict[str, Any]:
     return {**manifest.versions, **{name: getattr(manifest, name) for name in names}}
 
 
-class Heartbeat:
-    """Writer of `state.json`, which tells readers how far a run is; not part of the results."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / STATE
-        self._last_write = -PERIOD_SECONDS
-        self._facts: dict[str, Any] = {}
-
-    def beat(self, state: str, **facts: Any) -> None:
-        """Update the facts; write them if the state changed or a second has passed."""
-        changed = self._facts.get("state") != state
-        self._facts.pop("journal_length", None)  # true only at the moment of its own beat
-        self._facts |= {**facts, "state": state}
-        now = time.monotonic()
-        if changed or now - self._last_write >= PERIOD_SECONDS:
-            self._last_write = now
-            content = {**self._facts, "pid": os.getpid(), "updated": round(time.time(), 3)}
-            write_whole(self._path, to_json(content).encode(), flush=False)
-
-
 class Run:
     """The only writer of a run; `open_run` creates it."""
 
@@ -196,7 +170,9 @@ class Run:
         self.manifest = manifest
         self._journal = journal
         self._lock = lock
-        self._heartbeat = Heartbeat(folder)
+        self._facts: dict[str, Any] = {}
+        """Content of `state.json`, which tells readers how far the run is."""
+        self._last_write = -PERIOD_SECONDS
         self._is_open = True
         if journal.damage is not None and not self.steps():
             journal.close()
@@ -302,15 +278,15 @@ class Run:
         return later
 
     def beat(self, *, step: int, total: int | None = None, **extra: Any) -> None:
-        """Tell readers how far the run is; cheap enough for every step."""
-        self._heartbeat.beat("running", step=step, total=total, **extra)
+        """Record for readers how far the run is; cheap enough to call at every step."""
+        self._write_state("running", step=step, total=total, **extra)
 
     def finish(self, **summary: Any) -> None:
         """End the run; the summary is its last record."""
         self._write_end({"state": "finished", **summary})
 
     def fail(self, why: str, **summary: Any) -> None:
-        """End a run that cannot continue; resuming the run removes this record."""
+        """End a run that cannot continue; resuming removes the record of the failure."""
         self._write_end({"state": "failed", "why": why, **summary})
 
     def close(self, *, state: str = "stopped", why: str | None = None) -> None:
@@ -321,7 +297,7 @@ class Run:
         with contextlib.suppress(NclabError):  # a full disk; the journal is what counts
             if self.end is None:
                 facts = {"why": why} if why else {}
-                self._heartbeat.beat(state, **facts, journal_length=self._journal.length)
+                self._write_state(state, **facts, journal_length=self._journal.length)
         self._journal.close()
         self._lock.close()
 
@@ -351,23 +327,30 @@ class Run:
         self._journal.append({"kind": END, **summary})
         self._journal.flush()
         why = {"why": summary["why"]} if "why" in summary else {}
-        self._heartbeat.beat(summary["state"], **why, journal_length=self._journal.length)
+        self._write_state(summary["state"], **why, journal_length=self._journal.length)
 
     def _forget_end(self) -> None:
         """Mark the run as running before its journal becomes shorter."""
-        with contextlib.suppress(NclabError):  # a full disk; the heartbeat is no result
-            self._heartbeat.beat("running")
+        with contextlib.suppress(NclabError):  # a full disk; the state is no result
+            self._write_state("running")
+
+    def _write_state(self, state: str, **facts: Any) -> None:
+        """Update `state.json` if the state changed or a second has passed."""
+        changed = self._facts.get("state") != state
+        self._facts.pop("journal_length", None)  # true only at the moment when it is given
+        self._facts |= {**facts, "state": state}
+        now = time.monotonic()
+        if changed or now - self._last_write >= PERIOD_SECONDS:
+            self._last_write = now
+            content = {**self._facts, "pid": os.getpid(), "updated": round(time.time(), 3)}
+            write_whole(self.folder / STATE, to_json(content).encode(), flush=False)
 
     def _delete_old_checkpoints(self) -> None:
         for path in list(list_checkpoints(self.folder).values())[:-KEPT_CHECKPOINTS]:
             delete(path, RecordError)
 
     def _fits(self, checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint belongs to this run and was written with its journal."""
-        if checkpoint.identity != self.manifest.identity:
-            return False
-        checksum = self._journal.checksum_of(checkpoint.journal_length)
-        return checksum == checkpoint.journal_checksum
+        return belongs(checkpoint, self._journal.path, self.manifest.identity)
 
 
 def claim_folder(folder: str | os.PathLike[str]) -> Path:

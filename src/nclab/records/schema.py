@@ -1,6 +1,6 @@
 """Kinds of records, the fields of a measurement, and defaults that a run's configuration omits.
 
-Readers also meet damaged and foreign records; they use the functions of this module.
+Records may be damaged or written by other programs: read them with the functions of this module.
 A new field leaves `SCHEMA` as it is; a field with a new meaning increases it.
 """
 
@@ -35,7 +35,7 @@ Health = Literal["", "not finite", "not measured", "dead", "not converged"]
 CONVERGED_ACCURACY = 0.99
 """A run has converged if its training accuracy is at least this."""
 SAME_DIRECTION = 1e-6
-"""Two classes count as one direction if the cosine between their means exceeds 1 minus this."""
+"""Two class means have one direction if their cosine is at least 1 minus this number."""
 
 FLEET = "fleet"
 OMITTED_DEFAULTS: dict[str, Any] = {

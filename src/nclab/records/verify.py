@@ -8,7 +8,7 @@ from typing import Literal
 from nclab.errors import RecordError
 from nclab.files import read_regular
 from nclab.records.encoding import CHECKSUM_SCHEMA, load_checked_json
-from nclab.records.journal import JOURNAL, JournalReader, is_locked, prefix_checksum
+from nclab.records.journal import JOURNAL, JournalReader, belongs, is_locked
 from nclab.records.manifest import (
     CHECKPOINTS,
     MANIFEST,
@@ -39,20 +39,12 @@ class Verified:
 
 
 def verify_run(folder: Path) -> list[Verified]:
-    """Verify every file of a run; nothing is changed.
-
-    >>> import tempfile
-    >>> from nclab.records import open_run
-    >>> folder = Path(tempfile.mkdtemp()) / "one"
-    >>> open_run(folder, kind="demo", config={}).close()
-    >>> [(result.file, result.state) for result in verify_run(folder)]
-    [('manifest.json', 'good'), ('journal.jsonl', 'good')]
-    """
+    """Return a result for every file of a run; nothing is changed."""
     return _verify(folder, folder)
 
 
 def verify_folder(root: Path) -> list[Verified]:
-    """Verify every run and every file of results in a folder; names are relative to the folder."""
+    """Return a result for each file of runs and experiments; names are relative to the folder."""
     left_out: list[LeftOut] = []
     results = [
         replace(result, file=(folder / result.file).relative_to(root).as_posix())
@@ -87,10 +79,10 @@ def _verify_result(path: Path, root: Path) -> Verified:
 
 def _verify(folder: Path, root: Path) -> list[Verified]:
     try:
-        is_old = read_manifest(folder, root=root).schema < CHECKSUM_SCHEMA
-        results = [Verified(MANIFEST, "good", "its checksum is right")]
-        if is_old:
+        if read_manifest(folder, root=root).schema < CHECKSUM_SCHEMA:
             results = [Verified(MANIFEST, "unchecked", _OLD)]
+        else:
+            results = [Verified(MANIFEST, "good", "its checksum is right")]
     except RecordError as error:
         results = [Verified(MANIFEST, "damaged", str(error), _RESTORE)]
     # Checkpoints before the journal, which may be growing: no checkpoint is ahead of the journal.
@@ -105,9 +97,10 @@ def _verify(folder: Path, root: Path) -> list[Verified]:
     reader = JournalReader(folder, root=root)
     journal = _verify_journal(reader, folder, root, heartbeat)
     intact = [item for item in checkpoints.values() if isinstance(item, Checkpoint)]
-    fitting = [item.step for item in intact if _fits(item, reader, root)]
+    identity = reader.identity or ""
+    fitting = [item.step for item in intact if belongs(item, reader.path, identity, root=root)]
     ahead = [item for item in intact if item.journal_length > reader.intact_end]
-    ahead = [item for item in ahead if item.identity == (reader.identity or "")]
+    ahead = [item for item in ahead if item.identity == identity]
     if ahead and journal.state != "damaged":
         message = f"it ends at byte {reader.intact_end}, before the checkpoint of step "
         message += f"{ahead[-1].step} was written: lines are missing at its end"
@@ -169,14 +162,3 @@ def _verify_journal(
     if not reader.has_checksums:
         return Verified(JOURNAL, "unchecked", f"{count} of JSON, {_OLD}")
     return Verified(JOURNAL, "good", f"the checksums of {count} are right")
-
-
-def _fits(checkpoint: Checkpoint, reader: JournalReader, root: Path) -> bool:
-    """Whether a checkpoint belongs to the run of a journal and was written with its first lines."""
-    if checkpoint.identity != (reader.identity or ""):
-        return False
-    try:
-        prefix = prefix_checksum(reader.path, checkpoint.journal_length, root=root)
-    except RecordError:
-        return False
-    return prefix is not None and prefix[0] == checkpoint.journal_checksum

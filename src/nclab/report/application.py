@@ -24,9 +24,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nclab.files import read_regular
-from nclab.report.columns import AXES
 from nclab.report.content import compact_json, script
 from nclab.report.pages import Pages
+from nclab.report.run_follower import AXES
 from nclab.report.site import assets, data_files, plotly_script
 from nclab.report.watcher import Selection, Watcher
 
@@ -43,7 +43,7 @@ HEADERS = {
 }
 """Security headers of every response, errors included."""
 PAUSE_SECONDS = 0.5
-"""Time between two events for a page that listens."""
+"""Seconds between two events that are sent to a live page."""
 _LOOPBACK = {ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")}
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::[0-9]+)?")
 """A Host header: an IPv6 address in brackets or a name, then an optional port."""
@@ -127,10 +127,10 @@ def is_allowed_host(header: str, host: str) -> bool:
     if match is None:
         return False
     name = match[1] or match[2]
-    address, own_address = _parse_address(name), _parse_address(host)
-    is_everywhere = own_address is not None and own_address.is_unspecified
+    address, host_address = _parse_address(name), _parse_address(host)
+    is_everywhere = host_address is not None and host_address.is_unspecified
     if address is not None:  # nobody can let an address point elsewhere
-        return is_everywhere or address == own_address or address in _LOOPBACK
+        return is_everywhere or address == host_address or address in _LOOPBACK
     names = {"localhost", host.lower()}
     if is_everywhere:
         names.add(socket.gethostname().lower())
@@ -261,7 +261,7 @@ class Responses:
 
 
 def _table_changes(table: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the rows that changed, or the whole table if it has another shape.
+    """Return the rows that changed, or the whole table if its runs, settings or metrics changed.
 
     >>> old, new = {"runs": [{"slug": "a"}]}, {"runs": [{"slug": "a", "state": "failed"}]}
     >>> _table_changes(new, old), _table_changes(old, old)

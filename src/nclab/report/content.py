@@ -39,7 +39,7 @@ _CLAIM_TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict", "mark"
 _HERE_TEXTS = ("verdict", "evidence", "size", "relation", "says")
 _ERRATUM_TEXTS = ("where", "printed", "correct", "why", "confidence")
 _OUR_PREFIX = "findings/"
-"""Prefix of the ids of our findings, for files that do not say whose a claim is."""
+"""Prefix in the ids of our own findings, for older files, which do not mark them."""
 DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors of drawing a picture whose file is valid JSON with wrong content."""
 
@@ -180,7 +180,8 @@ def read_content(root: Path) -> Content:
     papers = _texts_by_key(ledger.get("papers"), ("title", "authors", "year"))
     skipped = _read_json(root / SKIPPED, problems, root)
     if isinstance(skipped, list):  # of older versions
-        skipped = {row["what"]: row["why"] for row in _rows(skipped, ("what", "why"))}
+        rows = (_texts(row, ("what", "why")) for row in skipped if isinstance(row, dict))
+        skipped = {row["what"]: row["why"] for row in rows}
     return Content(
         root,
         tuple(experiments),
@@ -223,12 +224,6 @@ def _texts_by_key(content: Any, names: Collection[str]) -> dict[str, dict[str, s
     """Return the objects in an object with some of their entries as texts."""
     items = content.items() if isinstance(content, dict) else ()
     return {str(key): _texts(value, names) for key, value in items if isinstance(value, dict)}
-
-
-def _rows(content: Any, names: Collection[str]) -> list[dict[str, str]]:
-    """Return the objects in a list with some of their entries as texts."""
-    rows = content if isinstance(content, list) else []
-    return [_texts(row, names) for row in rows if isinstance(row, dict)]
 
 
 def _read_errata(content: Any) -> Iterator[dict[str, Any]]:

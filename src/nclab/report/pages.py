@@ -1,24 +1,34 @@
-"""The pages of a report: templates that are filled with the content of a folder."""
+"""The pages of a report: templates that are filled with the content of a folder.
 
+Formulas are written in TeX between dollars, such as $w_k$. latex2mathml turns them into MathML,
+so that pages need neither TeX nor the internet.
+"""
+
+import functools
+import html
+import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nclab import __version__
+from nclab.errors import NclabError
 from nclab.records.manifest import versions
-from nclab.report.columns import AXES
-from nclab.report.compare import SEED
 from nclab.report.content import Content, ExperimentFolder, Figure, safe_name
-from nclab.report.environment import command_line, environment, pretty
-from nclab.report.run_data import MAX_ALARMS, summary
-from nclab.report.run_follower import RunFollower
-from nclab.text import counted
+from nclab.report.run_data import MAX_ALARMS, SEED, summary
+from nclab.report.run_follower import AXES, RunFollower
+from nclab.text import counted, is_number, number, plain_math
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 ASSETS = Path(__file__).with_name("assets")
+TEMPLATES = Path(__file__).with_name("templates")
 LAST = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
 MAX_OVERVIEW_RUNS = 12
 """Number of runs on the overview; the page of runs lists all."""
@@ -67,15 +77,16 @@ class Pages:
             }
             for key, paper in content.papers.items()
         ]
-        reproduced = bool(papers)
+        heading = "Papers on neural collapse, reproduced" if papers else "Runs"
+        lead = "All runs with their curves and their geometry."
+        if papers:
+            lead = "All figures with their numbers, all statements with their verdicts, all runs."
         return self._fill(
             "index.html",
             "index.html",
             title="Overview",
-            heading="Papers on neural collapse, reproduced" if reproduced else "Runs",
-            lead="All figures with their numbers, all statements with their verdicts, all runs."
-            if reproduced
-            else "All runs with their curves and their geometry.",
+            heading=heading,
+            lead=lead,
             papers=papers,
             gallery=self._gallery(),
             **self._hero(),
@@ -272,9 +283,10 @@ class Pages:
         """Return the commands that repeat everything, each once."""
         lines = [experiment.command for experiment in self.content.experiments]
         lines += [command_line(run.manifest.command) for run in self.runs.values()]
-        kept = list(dict.fromkeys(line for line in lines if line))
-        more = [f"… and {len(kept) - 30} more on the pages of the runs"] if len(kept) > 30 else []
-        return [*kept[:30], *more, f"nclab report {self.content.root.name}"]
+        commands = list(dict.fromkeys(line for line in lines if line))
+        rest = len(commands) - 30
+        more = [f"… and {rest} more on the pages of the runs"] if rest > 0 else []
+        return [*commands[:30], *more, f"nclab report {self.content.root.name}"]
 
     def _versions(self) -> dict[str, str]:
         used: dict[str, dict[str, None]] = {}
@@ -309,8 +321,116 @@ def _relations(claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _tally(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
-    """Return verdict, tone and count, the good verdicts first."""
+    """Return each verdict with its colour and its count, good verdicts first."""
     counts = Counter((claim["verdict"], claim["tone"]) for claim in claims)
     rank = {tone: index for index, tone in enumerate(TONES)}
     ordered = sorted(counts, key=lambda pair: (rank.get(pair[1], len(rank)), pair))
     return [(verdict, tone, counts[verdict, tone]) for verdict, tone in ordered]
+
+
+@functools.cache
+def environment() -> "Environment":
+    """Return the template engine; it escapes all values and rejects unknown variables."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    mark_safe = environment.filters["safe"]
+    environment.filters |= {
+        "number": lambda value: number(value) if is_number(value) else "–",
+        "setting": _setting,
+        "listed": lambda values: ", ".join(map(str, values)) if isinstance(values, list) else "",
+        "pretty": pretty,
+        "safe_name": safe_name,
+        "math": lambda text: mark_safe(typeset(str(text))),
+        "plain_math": lambda text: plain_math(str(text)),
+    }
+    return environment
+
+
+def _setting(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else "–" if value is None else str(value)
+
+
+def command_line(text: str) -> str:
+    """Return a command as a user would type it: without the folder of the program.
+
+    >>> command_line("/home/me/.venv/bin/nclab sweep --out runs"), command_line("train.py 3")
+    ('nclab sweep --out runs', 'python train.py 3')
+    """
+    program, space, arguments = text.partition(" ")
+    if program.endswith(".py"):
+        return f"python {text}"
+    if program.startswith("'"):
+        return text
+    return f"{program.rpartition('/')[2]}{space}{arguments}"
+
+
+def pretty(value: Any) -> str:
+    """Return indented JSON."""
+    return json.dumps(value, indent=1, ensure_ascii=False)
+
+
+def typeset(text: str) -> str:
+    r"""Return a text as HTML, with the formulas between dollars as MathML.
+
+    A formula that latex2mathml does not understand stays as it is.
+
+    >>> print(typeset(r"within $\epsilon$ of <b>"))  # doctest: +ELLIPSIS
+    within <math ...><mrow><mi>&#x003F5;</mi></mrow></math> of &lt;b&gt;
+    >>> typeset("it costs 5$")
+    'it costs 5$'
+    """
+    parts = re.split(r"\$([^$\n]+)\$", text)
+    made = []
+    for index, part in enumerate(parts):
+        if index % 2 == 0:
+            made.append(html.escape(part))
+            continue
+        try:
+            made.append(as_mathml(part, block=False))
+        except NclabError:
+            made.append(html.escape(f"${part}$"))
+    return "".join(made)
+
+
+def as_mathml(formula: str, *, block: bool) -> str:
+    r"""Return a TeX formula as MathML; raise if a part of it cannot be typeset.
+
+    >>> as_mathml(r"\arg x", block=False).partition("<mrow>")[2]
+    '<mo>arg</mo><mi>x</mi></mrow></math>'
+    """
+    from latex2mathml.converter import convert
+
+    known = re.sub(r"(\\[Bb]igg?[lr])\\\|", r"\1‖", formula)
+    known = known.replace(r"\arg", r"\operatorname{arg}")
+    try:
+        made = str(convert(known.strip(), display="block" if block else "inline"))
+    except Exception as error:
+        raise NclabError(f"Expected TeX that can be typeset, got {formula!r}.") from error
+    if "\\" in made:
+        unknown = ", ".join(re.findall(r"\\\w*", made))
+        raise NclabError(f"Expected TeX that can be typeset, got {unknown} in {formula!r}.")
+    return made
+
+
+@functools.cache
+def formulas_of_metrics() -> dict[str, str]:
+    """Return the typeset formula of every metric whose docstring has one, by the metric's name.
+
+    >>> formulas_of_metrics()["cdnv"].startswith("<math")
+    True
+    """
+    from nclab.metrics.catalogue import BY_NAME
+
+    formulas = {}
+    for name, metric in BY_NAME.items():
+        formula = re.search(r"\$\$(.+?)\$\$", metric.function.__doc__ or "", re.DOTALL)
+        if formula:
+            formulas[name] = as_mathml(" ".join(formula[1].split()), block=True)
+    return formulas

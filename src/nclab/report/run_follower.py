@@ -1,8 +1,13 @@
-"""A run that may still grow: its curves, pictures and state, read incrementally."""
+"""A run that may still grow: its curves, pictures and state, read incrementally.
+
+Of long journals only some records are kept: scalars as columns for curves, lines for animations.
+"""
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +18,226 @@ from nclab.records.encoding import decode
 from nclab.records.journal import JOURNAL
 from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.read import progress_of, read_state, state_of
-from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, TRAIN, State, split_of
-from nclab.report.columns import AXES, Columns, Frames, Key, curve_title
-from nclab.text import is_number
+from nclab.records.schema import (
+    ALARM,
+    END,
+    EPOCH,
+    GEOMETRY,
+    MEASUREMENT,
+    START,
+    TRAIN,
+    State,
+    layers_of,
+    split_of,
+    title_of_layer,
+)
+from nclab.text import MAX_NUMBER, is_number
 
+Key = tuple[str, str]
+"""Layer and metric of a curve; the layer is empty for metrics of the whole network."""
+LIMIT = 500
+"""Number of records that a column keeps; up to twice as many while a run grows."""
+MAX_FRAMES = 60
+"""Frames of an animation that are kept; up to twice as many while a run grows."""
+BUDGET_BYTES = 2**20
+"""Bytes of JSON to decode when a long journal is first read, but at least `FEWEST` records."""
+FEWEST = 64
+AXES = {"step": "step", "epoch": "epoch", "log_time": "log t"}
+"""Horizontal axes of curves: names in records and names on pages."""
+ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
+"""A list of numbers in JSON; most of a record consists of lists, and curves need none."""
 NOT_CURVES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
 """Sizes of a layer, which are not drawn as curves."""
 _BATCH_BYTES = 1 << 22
 """Bytes of lines that are in memory at once; at least one line is."""
 _SPLIT = re.compile(rb'"split":("(?:[^"\\]|\\.)*")')
 _HEAD_BYTES = 400
-"""Bytes of a measurement in which its step and its split stand, before its layers."""
+"""Number of bytes at the start of a measurement that contain its step and its split."""
+
+
+class Columns:
+    """Numbers of every stride-th record of one kind, and of the newest record.
+
+    The stride doubles whenever the records become too many.
+
+    >>> columns = Columns(limit=2)
+    >>> columns.extend([b'{"kind":"m","step":%d,"loss":%d}' % (n, 9 - n) for n in range(6)])
+    >>> columns.stride, columns.points(("", "loss"), "step")
+    (2, ([0.0, 2.0, 4.0, 5.0], [9.0, 7.0, 5.0, 4.0]))
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.limit = limit
+        self.stride = 1
+        self.count = 0
+        """Number of records so far, kept or not."""
+        self._values: dict[Key, array[float]] = {}
+        """Values of every curve; nan where a record lacks the metric."""
+        self._axes: dict[str, array[float]] = {name: array("d") for name in AXES}
+        self._has_extra_row = False
+        """Whether the last row is the newest record although the stride skips it."""
+
+    def __len__(self) -> int:
+        return len(self._axes["step"])
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._values
+
+    def extend(self, lines: Sequence[bytes], *, is_first: bool | None = None) -> None:
+        """Add new lines of this kind; only those that are kept are decoded.
+
+        Args:
+            is_first: whether the lines are the beginning of a journal, of which fewer are kept if
+                they are long. By default true while there are no records.
+        """
+        if not lines:
+            return
+        if self._has_extra_row:
+            self._select(slice(-1))
+        self._widen(lines, is_first=not len(self) if is_first is None else is_first)
+        for line in lines[-self.count % self.stride :: self.stride]:
+            self._keep(line)
+        self.count += len(lines)
+        self._has_extra_row = (self.count - 1) % self.stride != 0
+        if self._has_extra_row:
+            self._keep(lines[-1])
+
+    def points(self, key: Key, axis: str) -> tuple[list[float], list[float | None]]:
+        """Return one curve with the newest record at its end, and None for missing values."""
+        if key not in self:
+            return [], []
+        pairs = zip(self._axes[axis], self._values[key], strict=True)
+        known = [(x, _known(y)) for x, y in pairs if x == x]
+        return [x for x, _ in known], [y for _, y in known]
+
+    def newest(self, key: Key) -> float | None:
+        """Return the value of the newest record, or None if it has none."""
+        return _known(self._values[key][-1]) if key in self else None
+
+    def table(
+        self, most: int
+    ) -> tuple[dict[str, list[float | None]], dict[Key, list[float | None]]]:
+        """Return axes and columns with at most `most` evenly spaced rows, the newest included."""
+        rows = evenly(len(self), most)
+        axes = {name: [_known(at[row]) for row in rows] for name, at in self._axes.items()}
+        columns = {
+            key: [_known(column[row]) for row in rows] for key, column in self._values.items()
+        }
+        return axes, columns
+
+    def has(self, axis: str) -> bool:
+        """Whether some record has a value on this axis."""
+        return any(value == value for value in self._axes[axis])
+
+    def names(self) -> list[Key]:
+        """Return all curves in the order in which records name them."""
+        return list(self._values)
+
+    def _widen(self, lines: Sequence[bytes], *, is_first: bool) -> None:
+        """Double the stride until the old and the new lines are few enough."""
+        limit = self.limit
+        if is_first:
+            length = sum(len(lines[index]) for index in (0, len(lines) // 2, -1)) / 3
+            limit = min(limit, max(FEWEST, int(BUDGET_BYTES / max(1.0, length))))
+        while (self.count + len(lines)) / self.stride > 2 * limit:
+            self.stride *= 2
+            self._select(slice(None, None, 2))
+
+    def _select(self, rows: slice) -> None:
+        """Keep some rows of all columns."""
+        self._axes = {name: column[rows] for name, column in self._axes.items()}
+        self._values = {key: column[rows] for key, column in self._values.items()}
+
+    def _keep(self, line: bytes) -> None:
+        """Add the numbers of a record as a new row; a damaged line gives an empty one."""
+        moment, numbers = _scalars(decode(ARRAY.sub(b'":null', line)) or {})
+        for name, axis in self._axes.items():
+            axis.append(moment.get(name, nan))
+        for key in numbers:
+            if key not in self._values:
+                self._values[key] = array("d", [nan] * (len(self) - 1))
+        for key, column in self._values.items():
+            column.append(numbers.get(key, nan))
+
+
+class Frames:
+    """Journal lines for an animation: every stride-th and the newest, decoded on request."""
+
+    def __init__(self, limit: int = MAX_FRAMES) -> None:
+        self.limit, self.stride, self.count = limit, 1, 0
+        self._kept: list[bytes] = []
+        self.newest = b""
+
+    def extend(self, lines: list[bytes]) -> None:
+        """Add new lines; if there are too many, double the stride."""
+        while (self.count + len(lines)) / self.stride > 2 * self.limit:
+            self.stride *= 2
+            self._kept = self._kept[::2]
+        self._kept += lines[-self.count % self.stride :: self.stride]
+        self.count += len(lines)
+        self.newest = lines[-1] if lines else self.newest
+
+    def lines(self, most: int | None = None) -> list[bytes]:
+        """Return at most `most` evenly spaced lines, always with the newest."""
+        lines = self._kept
+        if lines and (self.count - 1) % self.stride:
+            lines = [*lines, self.newest]
+        return [lines[index] for index in evenly(len(lines), len(lines) if most is None else most)]
+
+    def records(self, most: int | None = None) -> list[dict[str, Any]]:
+        """Return the lines of `lines` as records."""
+        return [record for record in map(decode, self.lines(most)) if record]
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """Return at most `most` evenly spaced indices below `count`, with the last and the first.
+
+    >>> evenly(3, 9), evenly(100, 4), evenly(100, 1)
+    ([0, 1, 2], [0, 33, 66, 99], [99])
+    """
+    if count <= most:
+        return list(range(count))
+    return [count - 1 if most < 2 else round(n * (count - 1) / (most - 1)) for n in range(most)]
+
+
+def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, float]]:
+    """Return the position of a record on each axis, and its numbers by layer and metric."""
+    numbers: dict[Key, float] = {}
+    split = split_of(record)
+    for index, layer in enumerate(layers_of(record)):
+        title = curve_title(title_of_layer(layer, index), split)
+        numbers |= {(title, name): value for name, value in _numbers_in(layer).items()}
+    layer_name, train = record.get("layer"), record.get("train")
+    title = layer_name if type(layer_name) is str else ""
+    prefix = "train " if record.get("kind") == EPOCH else ""
+    scalars = _numbers_in(record)
+    moment = {name: scalars.pop(name) for name in AXES if name in scalars}
+    numbers |= {(title, prefix + name): value for name, value in scalars.items()}
+    if type(train) is dict:
+        numbers |= {("", f"{split} {name}"): value for name, value in _numbers_in(train).items()}
+    return moment, numbers
+
+
+def _numbers_in(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the entries that are numbers; values of JSON have exactly these types."""
+    return {
+        name: value
+        for name, value in values.items()
+        if type(value) is float or (type(value) is int and -MAX_NUMBER < value < MAX_NUMBER)
+    }
+
+
+def curve_title(layer: str, split: str) -> str:
+    """Return the title of the curves of a layer on one split; training data are not named.
+
+    >>> curve_title("fc", "train"), curve_title("fc", "test")
+    ('fc', 'fc · test')
+    """
+    return layer if split == TRAIN else f"{layer} · {split}"
+
+
+def _known(value: float) -> float | None:
+    return value if value == value else None
 
 
 class RunFollower:
@@ -42,7 +256,7 @@ class RunFollower:
         self._start()
 
     def _start(self) -> None:
-        """Forget everything that was read."""
+        """Forget all records that were read."""
         self.columns: dict[str, Columns] = {}
         """Scalars by kind of record; measurements by split, so that none makes gaps in another."""
         self.end: dict[str, Any] | None = None
@@ -93,7 +307,7 @@ class RunFollower:
 
     @property
     def problem(self) -> str | None:
-        """What of the run could not be read, in one line."""
+        """Parts of the run that could not be read, in one line; None if all could be read."""
         text = self._reader.problem
         if text is None and self._size >= 0 and self.state != "running":
             text = self._reader.end_problem(self.heartbeat)

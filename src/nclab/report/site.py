@@ -16,11 +16,9 @@ from nclab.metrics.catalogue import TARGET_MEANINGS
 from nclab.progress import track
 from nclab.records import find_runs
 from nclab.records.run import holds_run
-from nclab.report.compare import curves, table
 from nclab.report.content import Content, check_folder, compact_json, safe_name, script
-from nclab.report.environment import formulas_of_metrics
-from nclab.report.pages import ASSETS, Pages
-from nclab.report.run_data import page_limits, run_data
+from nclab.report.pages import ASSETS, Pages, formulas_of_metrics
+from nclab.report.run_data import curves, page_limits, run_data
 from nclab.report.run_follower import RunFollower
 from nclab.report.watcher import Watcher
 
@@ -28,13 +26,8 @@ MARK = FolderMark(
     "report.json",
     {"format": "nclab report"},
     folders=(
-        "assets",
-        "data/curves",
-        "data/figures",
-        "data/numbers",
-        "data/runs",
-        "papers",
-        "runs",
+        *("assets", "data/curves", "data/figures", "data/numbers", "data/runs"),
+        *("papers", "runs"),
     ),
     pages=("index.html", "claims.html", "runs.html", "formulas.html"),
 )
@@ -76,7 +69,7 @@ def write_report(runs: Path, out: Path | None = None) -> WrittenReport:
     watcher.refresh()
     content, followers = watcher.content, watcher.runs
     plotly = plotly_script() if any(entry.figures for entry in content.experiments) else None
-    pages = Pages(content, followers, table(followers), plotly=plotly is not None)
+    pages = Pages(content, followers, watcher.table(), plotly=plotly is not None)
     files: dict[str, str | bytes] = {f"assets/{name}": text for name, text in assets(plotly)}
     for name, data in data_files(content).items():
         with translate_os_errors("read", name, NclabError):
@@ -148,21 +141,11 @@ def assets(plotly: bytes | None) -> Iterable[tuple[str, str | bytes]]:
         if file.suffix in (".js", ".css"):
             yield file.name, file.read_bytes()
     meanings = {**TARGET_MEANINGS, **{name: metric.meaning for name, metric in BY_NAME.items()}}
-    yield (
-        "metrics.js",
-        (
-            f"nclab.meanings = {compact_json(meanings)};\n"
-            f"nclab.formulas = {compact_json(formulas_of_metrics())};\n"
-        ),
-    )
-    papers = {"light": LIGHT._asdict(), "dark": DARK._asdict()}
-    yield (
-        "palette.js",
-        (
-            f"window.nclab = window.nclab || {{}};\nnclab.palette = {json.dumps(papers)};\n"
-            f"nclab.plotConfig = {json.dumps(PLOTLY_CONFIG)};\n"
-        ),
-    )
+    text = f"nclab.meanings = {compact_json(meanings)};\n"
+    yield "metrics.js", f"{text}nclab.formulas = {compact_json(formulas_of_metrics())};\n"
+    palettes = {"light": LIGHT._asdict(), "dark": DARK._asdict()}
+    text = f"window.nclab = window.nclab || {{}};\nnclab.palette = {json.dumps(palettes)};\n"
+    yield "palette.js", f"{text}nclab.plotConfig = {json.dumps(PLOTLY_CONFIG)};\n"
     if plotly is not None:
         yield "plotly.min.js", plotly
 

@@ -10,11 +10,9 @@ from nclab.errors import RecordError
 from nclab.progress import track
 from nclab.records import find_runs
 from nclab.records.read import LeftOut
-from nclab.report.columns import Key
-from nclab.report.compare import describe_all, row_of, with_axes
 from nclab.report.content import Content, read_content, safe_name, stamp
-from nclab.report.run_data import round_values, run_data
-from nclab.report.run_follower import RunFollower
+from nclab.report.run_data import describe_all, round_values, row_of, run_data, with_axes
+from nclab.report.run_follower import Key, RunFollower
 
 REFRESH_SECONDS = 0.4
 """Shortest time between two reads of the journals."""
@@ -50,10 +48,9 @@ class Watcher:
         self._unreadable: dict[Path, str] = {}
         """Runs whose journals could not be read, with the reasons."""
         self._last_refresh = self._last_search = 0.0
-        self._rows: dict[str, dict[str, Any]] = {}
-        self._row_keys: dict[str, Any] = {}
-        """Version, state and progress from which each row was made."""
-        self._table: dict[str, Any] | None = None
+        self._rows: dict[str, tuple[Any, dict[str, Any]]] = {}
+        """Row of each run, with the version, state and progress from which it was made."""
+        self._table: dict[str, Any] = {}
 
     def refresh(self, *, force: bool = False) -> None:
         """Read what is new, unless that was done a moment ago; with `force`, in any case."""
@@ -124,17 +121,14 @@ class Watcher:
     def table(self) -> dict[str, Any]:
         """Return the table by which pages compare runs, and every layer that some run has."""
         with self.lock:
-            keys = {
-                slug: (self.versions.get(slug, 0), run.state, run.progress)
-                for slug, run in self.runs.items()
-            }
-            if self._table is None or keys != self._row_keys:
-                for slug, run in self.runs.items():
-                    if self._row_keys.get(slug) != keys[slug]:
-                        self._rows[slug] = row_of(slug, run)
-                self._row_keys = keys
+            before, self._rows = self._rows, {}
+            for slug, run in self.runs.items():
+                key = (self.versions.get(slug, 0), run.state, run.progress)
+                row = before.get(slug)
+                self._rows[slug] = row if row and row[0] == key else (key, row_of(slug, run))
+            if not self._table or self._rows != before:
                 layers = (layer for run in self.runs.values() for layer in run.layers())
-                rows = [self._rows[slug] for slug in self.runs]
+                rows = [row for _, row in self._rows.values()]
                 comparison = with_axes(rows, describe_all(self.runs))
                 self._table = {**comparison, "layers": list(dict.fromkeys(layers))}
             return self._table

@@ -17,7 +17,7 @@ CPU_BLOCK = 2**16
 ACCELERATOR_BLOCK = 2**24
 """Numbers in a block on an accelerator."""
 COMPILED_SIZE = 2**18
-"""Numbers in a batch from which the compiled kernel reads it, if numba is installed."""
+"""Size of a batch, in numbers, from which the compiled kernel reads it if numba is installed."""
 PRODUCTS, PRODUCT = 4, 2**22
 """Number of blocks that are multiplied by a matrix together, and the largest size of the product.
 """
@@ -98,8 +98,8 @@ def row_blocks(
 
     Args:
         rows: indices of the rows to read; by default all rows in order.
-        numbers: the size of a block.
-        compiled: True for a caller that only reads; a block may then be contiguous float32.
+        numbers: size of a block, in numbers.
+        compiled: whether the caller only reads a block, which may then be contiguous float32.
     """
     dim = features.shape[1]
     total = len(features) if rows is None else len(rows)

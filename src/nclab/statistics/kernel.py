@@ -138,7 +138,7 @@ def rank_logits(
 def add_losses_and_residuals(
     powers: Array, classes: Array, gaps: Array, loss_sums: Array, residual_sums: Array
 ) -> None:
-    """Add losses as `add_losses` does, and q - e_y to the row of the label y."""
+    """Add losses as `add_losses` does, and q - e_y to row y, for probabilities q and label y."""
     for i in range(powers.shape[0]):
         c, total = classes[i], 0.0
         for j in range(powers.shape[1]):

@@ -1,7 +1,7 @@
 """LogitStatistics: loss, accuracy and margin of each class from a stream of logits."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
@@ -27,14 +27,11 @@ WIDE = 256
 WIDE_BLOCK = 2**17
 """Number of float32 logits in a block, which fits into the cache."""
 MOST_CLASSES = 1000
-"""Largest number of classes for which every pass keeps the C x C sums (8 MiB) by default.
+"""Largest number of classes for which every pass keeps the C x C residual sums (8 MiB) by default.
 The number of classes must also be at most the dimension. The sums cost C additions per sample, in
 addition to the C d multiplications of its logits."""
-MOST_SOFT = 128
-"""Largest number of classes for which passes with soft labels keep their sums by default, because
-the second moment costs C^2 numbers per sample."""
 MOST_ASKED = 4096
-"""Largest number of classes if the sums are requested explicitly (128 MiB each)."""
+"""Largest number of classes for which residual sums can be requested (128 MiB)."""
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -107,86 +104,13 @@ def logit_blocks(
         yield logits if bias is None else logits.add_(bias), labels
 
 
-class SoftSums(NamedTuple):
-    """Additional sums for soft labels, which differ from sample to sample."""
-
-    moment: Tensor
-    """(C, C) sum of (q - T)(q - T)^T."""
-    entropies: Tensor
-    """(2,) summed entropies of q and of T."""
-    targets: Tensor
-    """(C, C) row c: the sum of T over samples of class c."""
-    squares: Tensor
-    """(1,) sum of |T|^2, which shows whether T differs within classes."""
-    hard_losses: Tensor
-    """(C,) summed cross-entropy with the class itself."""
-
-
-class ResidualMoments(NamedTuple):
-    """Per-class sums of predicted probabilities q minus the one-hot label.
-
-    >>> moments = ResidualMoments.empty(2, torch.device("cpu"), soft=False)
-    >>> moments.sums.tolist(), moments.soft
-    ([[0.0, 0.0], [0.0, 0.0]], None)
-    """
-
-    sums: Tensor
-    """(C, C) row c: the sum of q - e_c over samples of class c."""
-    soft: SoftSums | None
-
-    @classmethod
-    def empty(cls, size: int, device: torch.device, *, soft: bool) -> "ResidualMoments":
-        """Return sums without any samples; `soft` adds the sums for soft labels."""
-        shapes = ((size, size), (2,), (size, size), (1,), (size,))
-        sums = torch.zeros(size, size, dtype=torch.float64, device=device)
-        return cls(sums, SoftSums(*(sums.new_zeros(shape) for shape in shapes)) if soft else None)
-
-    def add(
-        self, powers: Tensor, classes: Tensor, lead: Tensor, losses: Tensor, targets: Tensor | None
-    ) -> None:
-        """Add a block of samples.
-
-        Args:
-            powers: (B, C) exp(z - m) with 0 at the label, for m the largest other logit. They are
-                overwritten.
-            lead: (B,) z_y - m.
-            losses: (B,) cross-entropy with the label.
-            targets: (B, C) soft labels.
-        """
-        residuals = powers.mul_((-lead - losses).exp_()[:, None])
-        residuals.scatter_(1, classes[:, None], torch.expm1(-losses)[:, None])
-        self.sums.index_add_(0, classes, residuals)
-        if self.soft is None or targets is None:
-            return
-        q = residuals.scatter_add(1, classes[:, None], torch.ones_like(losses)[:, None])
-        differences = q - targets
-        self.soft.moment.addmm_(differences.T, differences)
-        for index, distribution in enumerate((q, targets)):
-            self.soft.entropies[index] -= torch.special.xlogy(distribution, distribution).sum()
-        self.soft.targets.index_add_(0, classes, targets)
-        self.soft.squares.add_(targets.square().sum())
-        self.soft.hard_losses.index_add_(0, classes, losses)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all sums by name."""
-        sums = {"residual_sums": self.sums}
-        if self.soft is not None:
-            sums |= {f"residual_{name}": value for name, value in self.soft._asdict().items()}
-        return sums
-
-    def merge(self, other: Mapping[str, Tensor]) -> None:
-        """Add the `tensors` of another stream."""
-        for name, sums in self.tensors().items():
-            sums += other[name].to(sums.device)
-
-
 class LogitStatistics:
     """Count, summed loss, correct predictions and smallest margin of each class.
 
     Costs a few reads of the logits. Memory: O(C), with `residuals` O(C^2).
 
     Args:
-        residuals: None for no residual moments; otherwise whether the labels are soft.
+        residuals: whether to keep the sums of probabilities minus one-hot labels.
 
     >>> statistics = LogitStatistics(num_classes=2)
     >>> predicted = statistics.update([[2.0, 0.0], [0.0, 3.0]], [0, 1])
@@ -200,17 +124,17 @@ class LogitStatistics:
         *,
         ignore_index: int | None = IGNORE_INDEX,
         device: torch.device | str = "cpu",
-        residuals: bool | None = None,
+        residuals: bool = False,
     ) -> None:
         device = device_with_float64(torch.device(device))
-        self.residuals: ResidualMoments | None = None
-        if residuals is not None:
-            self.residuals = ResidualMoments.empty(num_classes, device, soft=residuals)
         self.ignore_index = ignore_index
         self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
         self.correct = torch.zeros_like(self.counts)
         self.loss_sums = torch.zeros(num_classes, dtype=torch.float64, device=device)
         self.margins = torch.full_like(self.loss_sums, torch.inf)
+        size = (num_classes, num_classes)
+        self.residual_sums = self.loss_sums.new_zeros(size) if residuals else None
+        """(C, C) row c: the sum of q - e_c over the samples of class c, for probabilities q."""
 
     @property
     def num_classes(self) -> int:
@@ -228,34 +152,21 @@ class LogitStatistics:
         predicted = [self.add_checked(block, classes) for block, classes in blocks]
         return torch.cat(predicted) if predicted else labels[:0]
 
-    def add_checked(
-        self,
-        logits: Tensor,
-        classes: Tensor,
-        targets: Tensor | None = None,
-        *,
-        compiled: bool = False,
-    ) -> Tensor:
+    def add_checked(self, logits: Tensor, classes: Tensor, *, compiled: bool = False) -> Tensor:
         """Add one float64 block of logits with labels in [0, C); return the predicted classes.
 
-        The logits are overwritten.
-
-        Args:
-            targets: (B, C) soft labels q. The loss is then sum_j q_j (log sum exp z - z_j).
-            compiled: use the compiled kernel, which needs numba and finite logits.
+        The logits are overwritten. With `compiled`, which needs numba and finite logits, the
+        compiled kernel adds them.
         """
         add_by_class(self.counts, classes)
-        if compiled and targets is None:
+        if compiled:
             return self._add_compiled(logits, classes)
         gaps, predicted = _gaps_and_predictions(logits, classes)
-        below = None
-        if targets is not None:  # Distances of the other logits below that of the label.
-            below = (logits - gaps[:, None]).scatter_(1, classes[:, None], 0.0)
-        losses = _log1p_sum_exp(logits, gaps)
-        if self.residuals is not None:
-            self.residuals.add(logits, classes, gaps, losses, targets)
-        if targets is not None and below is not None:
-            losses = losses * targets.sum(1) - (targets * below).sum(1)
+        losses = _log1p_sum_exp(logits, gaps)  # logits become exp(z - m), and 0 at the label
+        if self.residual_sums is not None:
+            residuals = logits.mul_((-gaps - losses).exp_()[:, None])
+            residuals.scatter_(1, classes[:, None], torch.expm1(-losses)[:, None])
+            self.residual_sums.index_add_(0, classes, residuals)
         add_by_class(self.correct, classes[predicted == classes])
         self.loss_sums.index_add_(0, classes, losses)
         self.margins.scatter_reduce_(0, classes, gaps, reduce="amin")
@@ -269,7 +180,7 @@ class LogitStatistics:
         correct, margins, loss_sums = (
             sums.numpy() for sums in (self.correct, self.margins, self.loss_sums)
         )
-        residual_sums = None if self.residuals is None else self.residuals.sums.numpy()
+        residual_sums = None if self.residual_sums is None else self.residual_sums.numpy()
         step = max(1, 2 * CPU_BLOCK // self.num_classes)
         parts = (tensor.split(step) for tensor in (logits, classes, gaps, predicted))
         for part in zip(*parts, strict=True):
@@ -286,7 +197,7 @@ class LogitStatistics:
         """Add finite float32, float16 or bfloat16 logits of many classes, with labels in [0, C).
 
         Only the sums of exponentials are computed in float32 (relative error 1e-6); all other
-        numbers are float64. Drops the residual moments, which would be incomplete.
+        numbers are float64. Drops the residual sums, which would be incomplete.
 
         >>> statistics = LogitStatistics(2)
         >>> statistics.add_wide(torch.tensor([[50.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]))
@@ -294,7 +205,7 @@ class LogitStatistics:
         (['1.92875e-22', '1.31326'], [1, 0])
         """
         size, device = self.num_classes, self.counts.device
-        self.residuals = None
+        self.residual_sums = None
         step = max(1, WIDE_BLOCK // size)
         scratch = logits.new_empty(min(step, len(logits)), size, dtype=torch.float32)
         labels, count = classes.to(logits.device), len(logits)
@@ -325,59 +236,52 @@ class LogitStatistics:
 
     def sums(self) -> dict[str, Tensor]:
         """Return copies of all sums, as plain tensors for `load_sums`."""
-        tensors = {name: getattr(self, name) for name in _SUMS} | self._residual_tensors()
-        return {name: tensor.clone() for name, tensor in tensors.items()}
+        return {name: getattr(self, name).clone() for name in self._names()}
+
+    def _names(self) -> Sequence[str]:
+        return _SUMS if self.residual_sums is None else (*_SUMS, "residual_sums")
 
     def load_sums(self, state: Mapping[str, Tensor]) -> None:
         """Replace all sums by the `sums` of another stream with the same number of classes."""
-        for name in _SUMS:
+        if "residual_sums" not in state:
+            self.residual_sums = None
+        for name in self._names():
             getattr(self, name).copy_(state[name])
-        if self._has_residuals_of(state):
-            for name, tensor in self._residual_tensors().items():
-                tensor.copy_(state[name])
 
     def merge(self, other: Self) -> None:
         """Add the sums of another stream with the same number of classes.
 
-        The residual moments are dropped unless both streams have them.
+        The residual sums are dropped unless both streams have them.
         """
         if other.num_classes != self.num_classes:
             raise DataError(
                 f"Expected logits of {self.num_classes} classes, got {other.num_classes}."
             )
-        self.counts += other.counts.to(self.counts.device)
-        self.correct += other.correct.to(self.counts.device)
-        self.loss_sums += other.loss_sums.to(self.counts.device)
-        self.margins = torch.minimum(self.margins, other.margins.to(self.counts.device))
-        state = other.sums()
-        if self._has_residuals_of(state) and self.residuals is not None:
-            self.residuals.merge(state)
-
-    def _residual_tensors(self) -> dict[str, Tensor]:
-        return {} if self.residuals is None else self.residuals.tensors()
-
-    def _has_residuals_of(self, state: Mapping[str, Tensor]) -> bool:
-        """Whether this stream and `state` both have residual moments; drops them if not."""
-        if self.residuals is None or not self._residual_tensors().keys() <= state.keys():
-            self.residuals = None
-        return self.residuals is not None
+        if other.residual_sums is None:
+            self.residual_sums = None
+        for name in self._names():
+            sums = getattr(self, name)
+            added = getattr(other, name).to(sums.device)
+            if name == "margins":
+                torch.minimum(sums, added, out=sums)
+            else:
+                sums += added
 
     def all_reduce(self, group: Group = None) -> None:
         """Merge the streams of all processes of a torch.distributed group in each process.
 
-        Costs four messages of 4 C + 2 numbers together, and one of the residual moments if all
-        processes have them (C^2 numbers for hard labels). Otherwise they are dropped.
+        Costs four messages of 4 C + 2 numbers together, and one of the C^2 residual sums if all
+        processes have them. Otherwise they are dropped.
         """
         processes = ProcessGroup(group)
         processes.gather_equal("the same number of classes of the logits", [self.num_classes])
         processes.sum_({name: getattr(self, name) for name in ("counts", "correct", "loss_sums")})
         processes.reduce_(self.margins, dist.ReduceOp.MIN)
-        residual_tensors = self._residual_tensors()
-        numbers = processes.gather([len(residual_tensors)])
-        if not bool((numbers == numbers[0]).all()):
-            self.residuals = None
-        elif residual_tensors:
-            processes.sum_(residual_tensors)
+        has_residuals = self.residual_sums is not None
+        if not bool(processes.gather([int(has_residuals)]).all()):
+            self.residual_sums = None
+        elif self.residual_sums is not None:
+            processes.reduce_(self.residual_sums)
 
 
 _SUMS = ("counts", "correct", "loss_sums", "margins")

@@ -18,9 +18,8 @@ from nclab.statistics.blocks import (
     unit_rows,
 )
 from nclab.statistics.checks import as_features, as_labels
-from nclab.statistics.moments import ClassMoments
+from nclab.statistics.moments import ROUNDING, ClassMoments
 from nclab.statistics.process_group import Group, ProcessGroup
-from nclab.statistics.sums import ROUNDING
 
 NEAR = 1e6
 """Multiple of the rounding error of the class means. A feature closer than this to the centre has
@@ -133,7 +132,7 @@ class _MeansPass:
 
     _SUMS: ClassVar[tuple[str, ...]]
     """Names of the attributes with sums."""
-    _TALLIES: ClassVar[tuple[str, ...]] = ()
+    _TALLIES: ClassVar[tuple[str, ...]]
     """Names of the attributes with integer counts."""
     _means: Tensor
     """(k, d) the class means that the features are compared with."""
@@ -141,14 +140,13 @@ class _MeansPass:
     def sums(self) -> dict[str, Tensor]:
         """Return copies of all sums, as plain tensors for `load_sums`."""
         sums = {name: getattr(self, name).clone() for name in self._SUMS}
-        return sums | self._tally_tensor()
+        return {**sums, "tallies": self._tallies()}
 
     def load_sums(self, state: Mapping[str, Tensor]) -> None:
         """Replace all sums by the `sums` of another pass with the same class means."""
         for name in self._SUMS:
             getattr(self, name).copy_(state[name])
-        if self._TALLIES:
-            self._set_tallies(state["tallies"])
+        self._set_tallies(state["tallies"])
 
     def merge(self, other: Self) -> None:
         """Add the sums of another pass with the same class means."""
@@ -175,15 +173,12 @@ class _MeansPass:
         bits = int(self._means.sum().reshape(1).cpu().view(torch.int64))
         name = "second passes with the same class means"
         processes.gather_equal(name, [*self._means.shape, bits])
-        tallies = self._tally_tensor()
-        processes.sum_({name: getattr(self, name) for name in self._SUMS} | tallies)
-        if tallies:
-            self._set_tallies(tallies["tallies"])
+        tallies = self._tallies()
+        processes.sum_({**{name: getattr(self, name) for name in self._SUMS}, "tallies": tallies})
+        self._set_tallies(tallies)
 
-    def _tally_tensor(self) -> dict[str, Tensor]:
-        if not self._TALLIES:
-            return {}
-        return {"tallies": torch.tensor([getattr(self, name) for name in self._TALLIES])}
+    def _tallies(self) -> Tensor:
+        return torch.tensor([getattr(self, name) for name in self._TALLIES])
 
     def _set_tallies(self, values: Tensor) -> None:
         # States of older versions lack the last tallies.

@@ -137,6 +137,9 @@ def _lanczos(apply: Callable[[Array], Array], theta: Array, count: int) -> Eigen
 
     unit = theta.ravel() / math.sqrt(square_norm(theta))
     start = np.random.default_rng(0).standard_normal(theta.size)
+    if abs(float(unit @ start)) > 0.5 * float(np.linalg.norm(start)):
+        # `Problem.initial(seed=0)` draws the same numbers: nothing of them is tangent.
+        start = np.random.default_rng(1).standard_normal(theta.size)
     shape = (theta.size, theta.size)
 
     def product(v: Array) -> Array:

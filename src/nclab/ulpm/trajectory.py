@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from nclab.errors import NclabError
 from nclab.metrics.catalogue import BY_NAME
 from nclab.metrics.view import View
 from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
@@ -160,6 +161,10 @@ class Trajectory:
 
     def column(self, name: str) -> Array:
         """Return one field of every sample."""
+        if name not in (names := [field.name for field in fields(Sample)]):
+            raise NclabError(
+                f"Expected a field of Sample, got {name!r}. Choose from {', '.join(names)}."
+            )
         return np.array([getattr(sample, name) for sample in self.samples], dtype=np.float64)
 
 

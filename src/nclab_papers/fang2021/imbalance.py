@@ -219,7 +219,9 @@ def minority_networks(numbers: Numbers) -> Finding:
 def finite_target(numbers: Numbers) -> Finding:
     """Require that the distance from the target is smaller than the distance from SELI."""
     nearer = mean_by_seed(numbers, study.column("from_seli", minus="from_target"))
-    return judge_effects([Part("distance, SELI − target", nearer)], margin=0.01)
+    return judge_effects(
+        [Part("distance from SELI − distance from the target", nearer)], margin=0.01
+    )
 
 
 @study_claim(
@@ -236,7 +238,10 @@ def tail_angles(numbers: Numbers) -> Finding:
         return None if deviation is None else 0.1 - abs(deviation)
 
     parts = [
-        Part(f"weight decay {decay:g}", mean_by_seed(numbers, closeness, weight_decay=decay))
+        Part(
+            f"0.1 − difference of the cosines at weight decay {decay:g}",
+            mean_by_seed(numbers, closeness, weight_decay=decay),
+        )
         for decay in numbers["config"]["weight_decays"]
     ]
     return judge_effects(parts, margin=0.0)

@@ -15,6 +15,7 @@ ERRATA = (
         "N and n both count the samples of a class, and in (1) N counts all samples.",
         "n samples in a class, nK samples in total.",
         "In the formulas with √n, n counts the samples of a class.",
+        typo=True,
     ),
     Erratum(
         "ji2022, Sec. 2.2 (flow)",
@@ -41,10 +42,10 @@ ERRATA = (
         "ji2022, Lemma 3.2",
         "β is the cosine of (W, H) and (∇_W L, ∇_H L).",
         "β is the cosine of (W, H) and −∇L.",
-        "Lemma 3.3 says that β tends to 1; with +∇L it tends to −1. With −∇L and the constant C "
-        "replaced by q_min/‖θ‖², which moves with t, ε = √(2(1 − β)/C) is an equality, and each "
-        "multiplier times its slack is at most K/(2eC q_min). The lemma's C is one positive "
-        "constant; both follow where it is at most q_min/‖θ‖² at all t > t₀.",
+        "Lemma 3.3 says that β tends to 1; with +∇L it tends to −1. Use −∇L, and replace the "
+        "constant C by q_min/‖θ‖², which changes with t. Then ε = √(2(1 − β)/C) is an equality, "
+        "and each multiplier times its slack is at most K/(2eC q_min). The lemma has one positive "
+        "constant C; its bounds follow if C is at most q_min/‖θ‖² at all t > t₀.",
         ("ji2022/lemma-3.2",),
         confidence="likely",
     ),
@@ -58,9 +59,12 @@ ERRATA = (
     Erratum(
         "ji2022, Eq. (11)",
         "For every ε > 0 the family (10) has a member within ε whose loss is not larger.",
-        "At a fixed C all members close to the point have a larger loss. The loss falls in another "
-        "direction, which has negative curvature.",
-        "To second order in β the partner class of each sample gains more than the others lose.",
+        "For every ε > 16C²e^(−4C²), to leading order: the loss falls if and only if "
+        "|β| > e^(−2C²). For each ε > 0 this holds once C is large enough.",
+        "The sum of the exponentials of a sample grows by 4C²β²e^(−4C²) for the opposite class and "
+        "falls by 4C²|β|³e^(−2C²) for the two others. At a fixed C the growth is larger close to "
+        "the point; at C = 0.5 it is larger everywhere. Close to the point the loss falls in "
+        "another direction, which has negative curvature.",
         ("ji2022/eq-11",),
     ),
     Erratum(
@@ -85,6 +89,7 @@ ERRATA = (
         "For αβ > 0.",
         "With factors of opposite sign every sample is misclassified, which contradicts NC4.",
         ("ji2022/remark-3.2",),
+        typo=True,
     ),
     Erratum(
         "ji2022, Sec. 4",

@@ -331,12 +331,16 @@ def sec_4_setting(numbers: Numbers) -> Finding:
 
 
 def _judge_every_choice(
-    choices: Mapping[str, Curves], condition: str, distance: Callable[[float], float]
+    choices: Mapping[str, Curves], words: str, distance: Callable[[float], float]
 ) -> Finding:
-    """Judge the distance of all values from their bound, for every start and window."""
+    """Judge the distance of all values from their bound, for every start and window.
+
+    Args:
+        words: name of a part, in which {} stands for the curve.
+    """
     parts = {
         choice: [
-            Part(f"{QUANTITIES[name]}{condition}", {seed: distance(v) for seed, v in curve.items()})
+            Part(words.format(QUANTITIES[name]), {seed: distance(v) for seed, v in curve.items()})
             for name, curve in curves.items()
         ]
         for choice, curves in choices.items()
@@ -350,7 +354,9 @@ def _figure_rates(numbers: Numbers, *, names: Sequence[str]) -> Finding:
     O(1/log t) is an upper bound, so a curve that falls faster also agrees with the claim.
     """
     slopes, bound = _by_choice(numbers, names, figure_slope), -1 + NEAR
-    finding = _judge_every_choice(slopes, f" below {bound:g}", lambda value: bound - value)
+    finding = _judge_every_choice(
+        slopes, f"slope of {{}} below {bound:g}", lambda value: bound - value
+    )
     evidence = (
         f"the claim needs slopes below {bound:g} for every start and window, as the paper states "
         f"neither: {finding.evidence}"
@@ -414,7 +420,9 @@ def sec_5_3_slow(numbers: Numbers) -> Finding:
     The claim is about speed only: a curve that stalls is slow. The panels judge whether it falls.
     """
     powers = _by_choice(numbers, QUANTITIES, power)
-    return _judge_every_choice(powers, f": power of t above {-SLOW:g}", lambda value: SLOW + value)
+    return _judge_every_choice(
+        powers, f"power of t of {{}} above {-SLOW:g}", lambda value: SLOW + value
+    )
 
 
 def _flow_rates(numbers: Numbers, *, names: Sequence[str], claimed: float, near: float) -> Finding:
@@ -425,7 +433,7 @@ def _flow_rates(numbers: Numbers, *, names: Sequence[str], claimed: float, near:
     slopes, low, high = flow_slopes(numbers, names), claimed - near, claimed + near
     parts = []
     for name, values in slopes.items():
-        label = f"{QUANTITIES[name]}: slope"
+        label = f"slope of {QUANTITIES[name]}"
         above = {seed: value - low for seed, value in values.items()}
         below = {seed: high - value for seed, value in values.items()}
         parts += [Part(f"{label} above {low:g}", above), Part(f"{label} below {high:g}", below)]

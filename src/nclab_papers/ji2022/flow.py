@@ -36,7 +36,7 @@ LOG_TIMES = (10.0, 30.0, 100.0, 300.0, 1000.0)
 LOG_LOG_2 = math.log(math.log(2))
 """Upper bound on the log of the loss, a hypothesis of the theorems."""
 NEAR = 0.1
-"""Largest KKT residual, at margin 1, that counts as zero at the last sample."""
+"""Largest KKT residual, at margin 1, that counts as zero at the last sampled time."""
 SPEED_SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
 """Classes, samples per class and dimensions of the problems whose rays are measured."""
 DIRECTIONS = 50
@@ -128,7 +128,7 @@ def thm_3_1(numbers: Numbers) -> Finding:
         for name, series in (("epsilon", epsilon), ("delta", delta))
     }
     evidence = (
-        f"At log t = 10, 100, 1000 they are (epsilon, delta)-KKT points with "
+        f"At log t = 10, 100, 1000 the points are (epsilon, delta)-KKT points with "
         f"epsilon at most {_at_decades(epsilon)} and delta at most {_at_decades(delta)}, which "
         f"fall like powers {number(powers['epsilon'])} and {number(powers['delta'])} of log t. "
         f"From Example 3.1 the limit is also a KKT point (epsilon {number(stuck['epsilon'])}), "

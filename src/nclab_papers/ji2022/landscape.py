@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.statements import holds_if, max_abs
+from nclab.claims.statements import holds_if, judge_if, max_abs, statement
 from nclab.text import number
 from nclab.ulpm.examination import example_point, example_problem
 from nclab.ulpm.landscape import (
@@ -155,7 +155,25 @@ def sec_1_1_landscape(numbers: Numbers) -> Finding:
     return Finding(Verdict.HOLDS if len(rows) >= ENOUGH else Verdict.OPEN, evidence, numbers)
 
 
-def _growth(preset: str) -> Numbers:
+@statement(
+    "ji2022/sec-3.2-infinity",
+    Kind.REMARK,
+    "Once the features are separated the loss always decreases along the current point, and its "
+    "infimum 0 is reached only at infinity.",
+    "ji2022, Sec. 3.2 “the optimum is attained only in infinity”",
+    tangent,
+    judge=judge_if(
+        lambda numbers: (
+            numbers["largest_slope"] < 0
+            and numbers["largest_log_loss"] < -1
+            and numbers["slope_error"] <= 1e-5
+        ),
+        "{points} points that separate the classes: the log loss falls along the point, with a "
+        "slope of at most {largest_slope}; at 100 times the radius it is at most "
+        "{largest_log_loss}",
+    ),
+)
+def sec_3_2_infinity(preset: str) -> Numbers:
     """Measure the radial slope of the log loss at random points that separate the classes."""
     rng = np.random.default_rng(0)
     slopes, losses, errors, step = [], [], [], 1e-5
@@ -177,26 +195,25 @@ def _growth(preset: str) -> Numbers:
     }
 
 
-@claim(
-    "ji2022/sec-3.2-infinity",
-    Kind.REMARK,
-    "Once the features are separated the loss always decreases along the current point, and its "
-    "infimum 0 is reached only at infinity.",
-    "ji2022, Sec. 3.2 “the optimum is attained only in infinity”",
-    gather=_growth,
-    code="nclab.ulpm.landscape.tangent",
+@statement(
+    "ji2022/thm-3.3",
+    Kind.THEOREM,
+    "On a sphere the loss is smallest exactly at collapsed points with |W| = |H|.",
+    "ji2022, Thm 3.3 “The optimal value of loss function (4) on a sphere is attained”",
+    optimal_log_loss,
+    judge=judge_if(
+        lambda numbers: (
+            -1e-10 <= numbers["smallest_gap"] <= numbers["largest_gap"] <= 1e-8
+            and max(numbers["collapse_error"], numbers["norm_imbalance"]) <= 1e-4
+            and numbers["uneven_gap"] > 1e-6
+        ),
+        "{minima} minimisations from random starts with d >= K - 1: the log loss minus its closed "
+        "form is between {smallest_gap} and {largest_gap}, the metrics of collapse are at most "
+        "{collapse_error}, and |W|/|H| - 1 is at most {norm_imbalance}. A collapsed point with "
+        "|W| = 2|H| has a log loss {uneven_gap} above the minimum",
+    ),
 )
-def sec_3_2_infinity(numbers: Numbers) -> Finding:
-    evidence = (
-        f"{numbers['points']} points that separate the classes: the log loss falls along the "
-        f"point, with a slope of at most {number(numbers['largest_slope'])}; at 100 times the "
-        f"radius it is at most {number(numbers['largest_log_loss'])}"
-    )
-    right = numbers["largest_slope"] < 0 and numbers["largest_log_loss"] < -1
-    return holds_if(right and numbers["slope_error"] <= 1e-5, evidence, numbers)
-
-
-def _sphere(preset: str) -> Numbers:
+def thm_3_3(preset: str) -> Numbers:
     """Minimise the loss on spheres, and compare with a collapsed point with |W| = 2|H|."""
     gaps, collapse, balance, uneven = [], [], [], []
     for size in SIZES:
@@ -220,29 +237,6 @@ def _sphere(preset: str) -> Numbers:
         "norm_imbalance": max_abs(balance),
         "uneven_gap": min(uneven),
     }
-
-
-@claim(
-    "ji2022/thm-3.3",
-    Kind.THEOREM,
-    "On a sphere the loss is smallest exactly at collapsed points with |W| = |H|.",
-    "ji2022, Thm 3.3 “The optimal value of loss function (4) on a sphere is attained”",
-    gather=_sphere,
-    code="nclab.ulpm.problem.optimal_log_loss",
-)
-def thm_3_3(numbers: Numbers) -> Finding:
-    evidence = (
-        f"{numbers['minima']} minimisations from random starts with d >= K - 1: the log loss "
-        f"minus its closed form is between {number(numbers['smallest_gap'])} and "
-        f"{number(numbers['largest_gap'])}, the metrics of collapse are at most "
-        f"{number(numbers['collapse_error'])}, and |W|/|H| - 1 is at most "
-        f"{number(numbers['norm_imbalance'])}. A collapsed point with |W| = 2|H| has a log loss "
-        f"{number(numbers['uneven_gap'])} above the minimum"
-    )
-    attained = numbers["smallest_gap"] >= -1e-10 and numbers["largest_gap"] <= 1e-8
-    only = numbers["collapse_error"] <= 1e-4 and numbers["norm_imbalance"] <= 1e-4
-    right = attained and only and numbers["uneven_gap"] > 1e-6
-    return holds_if(right, evidence, numbers)
 
 
 def _scalings(preset: str) -> Numbers:
@@ -278,19 +272,32 @@ def remark_3_2(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
     same_sign = [row for row in rows if row["a"] * row["b"] > 0]
     opposite = [row for row in rows if row["a"] * row["b"] < 0]
-    kept = max(row["collapse_error"] for row in same_sign)
-    lost = min(row["collapse_error"] for row in opposite)
+    same_error = max(row["collapse_error"] for row in same_sign)
+    opposite_error = min(row["collapse_error"] for row in opposite)
     best = [row for row in same_sign if row["log_gap"] <= 1e-10]
     evidence = (
-        f"factors of equal sign keep collapse (error {number(kept)}), and {len(best)} of "
+        f"factors of equal sign keep collapse (error {number(same_error)}), and {len(best)} of "
         f"{len(same_sign)} pairs are optimal. Factors of opposite sign do not keep collapse (error "
-        f"{number(lost)}, margin {number(opposite[0]['margin'])})"
+        f"{number(opposite_error)}, margin {number(opposite[0]['margin'])})"
     )
-    right = kept <= 1e-9 and 0 < len(best) < len(same_sign)
-    return holds_if(right and lost <= 1e-9, evidence, numbers, corrected=right)
+    right = same_error <= 1e-9 and 0 < len(best) < len(same_sign)
+    return holds_if(right and opposite_error <= 1e-9, evidence, numbers, corrected=right)
 
 
-def _tangents(preset: str) -> Numbers:
+@statement(
+    "ji2022/def-3.2",
+    Kind.DEFINITION,
+    "The tangent space of (W, H) is the set of directions orthogonal to it.",
+    "ji2022, Def. 3.2 “is defined to be a set of directions that”",
+    tangent,
+    judge=judge_if(
+        lambda numbers: max(numbers.values()) <= 1e-12,
+        "at 50 points the tangent gradient is orthogonal to the point (cosine {cosine}), a step "
+        "along it changes the squared norm only by the square of the step (error {norm_error}), "
+        "and the rest of the full gradient is a multiple of the point (error {off_point})",
+    ),
+)
+def def_3_2(preset: str) -> Numbers:
     """Compare the tangent gradient with the point, its norm after a step, and the full gradient."""
     problem = Problem(4, 2, 5)
     cosines, norms, remainders = [], [], []
@@ -309,24 +316,6 @@ def _tangents(preset: str) -> Numbers:
         "norm_error": max_abs(norms),
         "off_point": max_abs(remainders),
     }
-
-
-@claim(
-    "ji2022/def-3.2",
-    Kind.DEFINITION,
-    "The tangent space of (W, H) is the set of directions orthogonal to it.",
-    "ji2022, Def. 3.2 “is defined to be a set of directions that”",
-    gather=_tangents,
-    code="nclab.ulpm.landscape.tangent",
-)
-def def_3_2(numbers: Numbers) -> Finding:
-    evidence = (
-        f"at 50 points the tangent gradient is orthogonal to the point (cosine "
-        f"{number(numbers['cosine'])}), a step along it changes the squared norm only by the "
-        f"square of the step (error {number(numbers['norm_error'])}), and the rest of the full "
-        f"gradient is a multiple of the point (error {number(numbers['off_point'])})"
-    )
-    return holds_if(max(numbers.values()) <= 1e-12, evidence, numbers)
 
 
 @claim(

@@ -5,7 +5,15 @@ import math
 import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.statements import draws, holds_if, judge_statement, max_abs, tally
+from nclab.claims.statements import (
+    draws,
+    holds_if,
+    judge_if,
+    judge_statement,
+    max_abs,
+    statement,
+    tally,
+)
 from nclab.text import number
 from nclab.theory.statements import Inequality
 from nclab.ulpm.problem import Array, Problem, largest_margin, pair_margins, smallest_margin
@@ -25,7 +33,20 @@ SEEDS = {"quick": 2, "paper": 10}
 """Random starts for each size."""
 
 
-def _definition(preset: str) -> Numbers:
+@statement(
+    "ji2022/def-3.1",
+    Kind.DEFINITION,
+    "The neural collapse margin is the smallest margin of all samples against the best other "
+    "class.",
+    "ji2022, Def. 3.1 “for the entire dataset as”",
+    smallest_margin,
+    judge=judge_if(
+        lambda numbers: numbers["error"] <= 1e-12,
+        "on {points} points the margin by its definition differs from the code and from the metric "
+        "by at most {error}",
+    ),
+)
+def def_3_1(preset: str) -> Numbers:
     """Compare the margin with its definition, written out, at random points."""
     errors = []
     for size in SIZES:
@@ -42,23 +63,6 @@ def _definition(preset: str) -> Numbers:
             measured = quantities(problem, theta)["margin"]
             errors += [expected - smallest_margin(problem, theta), expected - measured]
     return {"points": len(errors) // 2, "error": max_abs(errors)}
-
-
-@claim(
-    "ji2022/def-3.1",
-    Kind.DEFINITION,
-    "The neural collapse margin is the smallest margin of all samples against the best other "
-    "class.",
-    "ji2022, Def. 3.1 “for the entire dataset as”",
-    gather=_definition,
-    code="nclab.ulpm.problem.smallest_margin",
-)
-def def_3_1(numbers: Numbers) -> Finding:
-    evidence = (
-        f"on {numbers['points']} points the margin by its definition differs from the code and "
-        f"from the metric by at most {number(numbers['error'])}"
-    )
-    return holds_if(numbers["error"] <= 1e-12, evidence, numbers)
 
 
 def _margin_bound(preset: str) -> Numbers:

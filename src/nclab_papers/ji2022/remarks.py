@@ -95,12 +95,12 @@ def _other_losses(preset: str) -> Numbers:
     rows = []
     for (loss, measure), product in itertools.product(LOSSES.items(), PRODUCTS):
         reached = product / (CLASSES - 1) >= MARGIN  # a simplex ETF has these margins
-        kept = loss in STRICT or (loss == "squared hinge" and not reached)
-        row: dict[str, Any] = {"loss": loss, "product": product, "kept": kept}
+        is_covered = loss in STRICT or (loss == "squared hinge" and not reached)
+        row: dict[str, Any] = {"loss": loss, "product": product, "kept": is_covered}
         for name, frame in FRAMES.items():
             logits = frame @ frame.T / np.square(frame).sum()
             row[name] = min(measure(size * logits) for size in np.linspace(0, product, 2401))
-        if kept:
+        if is_covered:
             minima = [search_minimum(loss, product=product, seed=seed) for seed in range(4)]
             row["lowest"], row["cosine"] = min(minima)
         rows.append(row)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.statements import holds_if, max_abs
+from nclab.claims.statements import holds_if, judge_if, max_abs, statement
 from nclab.measurement.arrays import measure_features
 from nclab.metrics.nc1_variability import nc1_within_variation
 from nclab.metrics.nc2_simplex_etf import nc2_equiangularity_means, simplex_etf
@@ -70,7 +70,20 @@ def eq_1(numbers: Numbers) -> Finding:
     return holds_if(right, evidence, numbers)
 
 
-def _frame(preset: str) -> Numbers:
+@statement(
+    "ji2022/def-2.1",
+    Kind.DEFINITION,
+    "A simplex equiangular tight frame is a symmetric matrix sqrt(K/(K-1)) Q (I - 11'/K) with Q "
+    "orthogonal.",
+    "ji2022, Def. 2.1 “is said to be simplex equiangular tight frame”",
+    simplex_etf,
+    judge=judge_if(
+        lambda numbers: numbers["gram_error"] <= EXACT,
+        "the columns form a simplex ETF for every tested orthogonal Q (error {gram_error}). The "
+        "matrix need not be symmetric: |M - M'| of the random ones is at least {asymmetry} |M|",
+    ),
+)
+def def_2_1(preset: str) -> Numbers:
     """Compute the Gram matrices of the definition for random orthogonal Q, and of our frames."""
     rng = np.random.default_rng(0)
     gram, asymmetry = [], []
@@ -82,24 +95,6 @@ def _frame(preset: str) -> Numbers:
         gram += [max_abs(columns.T @ columns - expected) for columns in (M, frame.T)]
         asymmetry.append(float(np.linalg.norm(M - M.T) / np.linalg.norm(M)))
     return {"gram_error": max(gram), "asymmetry": min(asymmetry)}
-
-
-@claim(
-    "ji2022/def-2.1",
-    Kind.DEFINITION,
-    "A simplex equiangular tight frame is a symmetric matrix sqrt(K/(K-1)) Q (I - 11'/K) with Q "
-    "orthogonal.",
-    "ji2022, Def. 2.1 “is said to be simplex equiangular tight frame”",
-    gather=_frame,
-    code="nclab.metrics.nc2_simplex_etf.simplex_etf",
-)
-def def_2_1(numbers: Numbers) -> Finding:
-    evidence = (
-        f"the columns form a simplex ETF for every tested orthogonal Q (error "
-        f"{number(numbers['gram_error'])}). The matrix need not be symmetric: |M - M'| of the "
-        f"random ones is at least {number(numbers['asymmetry'])} |M|"
-    )
-    return holds_if(numbers["gram_error"] <= EXACT, evidence, numbers)
 
 
 def _by_hand(H: FloatArray, W: FloatArray) -> dict[str, float]:
@@ -311,7 +306,24 @@ def nc4(numbers: Numbers) -> Finding:
     return holds_if(least == 1, evidence, numbers, corrected=most == 1)
 
 
-def _convexity(preset: str) -> Numbers:
+@statement(
+    "ji2022/eq-4",
+    Kind.EQUATION,
+    "The objective of the unconstrained layer-peeled model, the sum of the cross-entropies as a "
+    "function of W and H, is not convex.",
+    "ji2022, Eq. (4) “The objective function (4) is generally non-convex”",
+    log_loss,
+    judge=judge_if(
+        lambda numbers: (
+            numbers["loss_between"] > (numbers["loss_here"] + numbers["loss_there"]) / 2
+            and abs(numbers["loss_here"] / numbers["loss_there"] - 1) <= EXACT
+            and abs(numbers["loss_here"] / numbers["by_hand"] - 1) <= EXACT
+        ),
+        "(W, H) and (-W, -H) both have the loss {loss_here}, but the point between them has "
+        "{loss_between}, so the loss is not convex",
+    ),
+)
+def eq_4(preset: str) -> Numbers:
     """Evaluate the loss at two opposite points and at the point between them."""
     problem = Problem(4, 2, 5, "sum")
     theta = 2 * optimal_point(problem)
@@ -321,26 +333,6 @@ def _convexity(preset: str) -> Numbers:
     by_hand = float(np.sum(np.log(np.exp(logits).sum(1)) - correct))
     losses = {"loss_here": point, "loss_there": opposite, "loss_between": middle}
     return {**losses, "by_hand": by_hand}
-
-
-@claim(
-    "ji2022/eq-4",
-    Kind.EQUATION,
-    "The objective of the unconstrained layer-peeled model, the sum of the cross-entropies as a "
-    "function of W and H, is not convex.",
-    "ji2022, Eq. (4) “The objective function (4) is generally non-convex”",
-    gather=_convexity,
-    code="nclab.ulpm.problem.log_loss",
-)
-def eq_4(numbers: Numbers) -> Finding:
-    point, opposite, between = (numbers[f"loss_{name}"] for name in ("here", "there", "between"))
-    evidence = (
-        f"(W, H) and (-W, -H) both have the loss {number(point)}, but the point between them has "
-        f"{number(between)}, so the loss is not convex"
-    )
-    not_convex = between > (point + opposite) / 2 and abs(point / opposite - 1) <= EXACT
-    right = not_convex and abs(point / numbers["by_hand"] - 1) <= EXACT
-    return holds_if(right, evidence, numbers)
 
 
 def _direction(preset: str) -> Numbers:

@@ -17,9 +17,7 @@ from nclab.claims.paper import run_jobs
 from nclab.engine import LOCAL, Engine, Job
 from nclab.errors import NclabError, NclabWarning
 from nclab.measurement.geometry import geometry
-from nclab.monitor import Monitor
-from nclab.monitor.schedule import Logarithmic
-from nclab.monitor.sinks import RecordSink
+from nclab.monitor import Logarithmic, Monitor, RecordSink
 from nclab.records import Checkpoint, Run, open_run, read_run
 from nclab.records.schema import GEOMETRY, MEASUREMENT, last_layer
 from nclab.training.data import fashion_mnist

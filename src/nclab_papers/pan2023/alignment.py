@@ -34,12 +34,7 @@ from nclab.theory.certificates.theorem_constants import (
     thesis_bounds,
 )
 from nclab.theory.layer_peeled import g
-from nclab.theory.statements import (
-    ROUNDING,
-    Inequality,
-    sample_losses,
-    units,
-)
+from nclab.theory.statements import ROUNDING, Inequality, sample_losses, units
 from nclab_papers.pan2023.jensen import SIZES
 from nclab_papers.pan2023.loss_steps import networks
 from nclab_papers.pan2023.near_optimum import JUDGE_BOUND
@@ -70,7 +65,7 @@ SPLITS = [
 
 
 def _gap_error() -> float:
-    """Return the largest relative error of the code for (2.21) against a search."""
+    """Return the largest relative error of the code for (2.21), compared with a search."""
     pairs = []
     for case in CASES:
         best = g(case.product, case.classes)
@@ -190,11 +185,7 @@ def intra(preset: str) -> Numbers:
             batches.append(Inequality(intra, ">=", right, applies, 8 * ROUNDING))
     hand = unit_mean_norm([2.0, 0.0], [[4.0, 0.0], [4.0, 3.0]])
     lemma = (math.hypot(1.8, 0.6) / 2, 2 * 16 / 20.5 - 1)  # the lemma that the step applies
-    return {
-        "printed": tally(*printed),
-        "repaired": tally(*repaired),
-        **hand_error(hand, *lemma),
-    }
+    return {"printed": tally(*printed), "repaired": tally(*repaired), **hand_error(hand, *lemma)}
 
 
 def _inter(preset: str) -> Numbers:

@@ -60,7 +60,7 @@ def tables(numbers: Numbers) -> list[Table]:
     ordered = sorted(numbers["rows"], key=lambda row: (row["weight_decay"], row["teacher_depth"]))
     keys = (trained.DECAY_COLUMN, Column("teacher depth", "teacher_depth", "d"))
     columns = (trained.ACCURACY_COLUMN, *trained.COSINE_COLUMNS)
-    return [summarise("Last-layer features", ordered, keys, columns)]
+    return [summarise("Cosines of the last-layer features", ordered, keys, columns)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
@@ -115,5 +115,5 @@ def simpler_data(numbers: Numbers) -> Finding:
         for seed, rise in trained.paired_differences(simple, complicated).items():
             rises.setdefault(seed, []).append(rise)
     means = {seed: fmean(values) for seed, values in rises.items() if len(values) == len(decays)}
-    name = f"teacher of {min(depths)} against {max(depths)} layers" if depths else ""
+    name = f"collapse, {min(depths)} − {max(depths)} layers of the teacher" if depths else ""
     return judge_effects([Part(name, means)], margin=trained.COSINE_MARGIN)

@@ -237,7 +237,7 @@ def tables(numbers: Numbers) -> list[Table]:
         by_seed = ", ".join(f"{value:.4f}" for value in values)
         lines.append((*map(str, setting), f"{fmean(values):.4f}", interval, by_seed))
     headings = ("conjecture", "data", "layers", "networks with", "mean e", "95 % interval")
-    return [Table("Smallest e", (*headings, "e by seed"), lines)]
+    return [Table("Smallest e for which each conjecture holds", (*headings, "e by seed"), lines)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:

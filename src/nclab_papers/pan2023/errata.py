@@ -7,8 +7,8 @@ ERRATA = (
         "pan2023, Def. 1.2.1",
         r"$\alpha$ is the scale *vector* of a frame.",
         r"$\alpha$ is its scale, a positive number.",
-        "Scaling the coordinates differently changes the angles, which are to be those of a "
-        r"simplex. In our copy the set that $\alpha$ is from is hard to read.",
+        "Different scales of the coordinates change the angles, which must be those of a simplex. "
+        r"In our copy the set that contains $\alpha$ is hard to read.",
         confidence="likely",
     ),
     Erratum(
@@ -19,6 +19,7 @@ ERRATA = (
         r"The centred and scaled coordinate has variance 1; it is multiplied by $\gamma$.",
         ("pan2023/sec-2.2-batch-norm",),
         "certain",
+        typo=True,
     ),
     Erratum(
         "pan2023, Sec. 2.2 (cosines)",
@@ -27,6 +28,7 @@ ERRATA = (
         "The inter-class cosine similarity.",
         "A slip of the pen; the formulas are right.",
         confidence="certain",
+        typo=True,
     ),
     Erratum(
         "pan2023, Lemma 2.4.5 (proof)",
@@ -46,15 +48,16 @@ ERRATA = (
         r"$w \cdot \bar h \le \frac{c}{\alpha} + 4\beta\left(\frac{\varepsilon}{\alpha\beta}\right)"
         r"^{1/3}$, and since $\|w\| \le \beta$ and $\|\bar h\| \le 1$, $\cos(w, \bar h) \le "
         r"\frac{c}{\alpha\beta} + 4\left(\frac{\varepsilon}{\alpha\beta}\right)^{1/3}$.",
-        r"The first, where $\frac{1}{N} \sum_i \|h_i\| \ge \alpha - \varepsilon/\beta$; the second "
-        r"where the mean itself is long, $\|\tilde h\| \ge \alpha - \varepsilon/\beta$. With "
-        r"$\rho = \|\tilde h\|/\alpha \ge 1/\sqrt{2}$ even "
+        r"The first inequality holds if $\frac{1}{N} \sum_i \|h_i\| \ge \alpha - "
+        r"\varepsilon/\beta$. The second one holds if the mean feature itself is long, "
+        r"$\|\tilde h\| \ge \alpha - \varepsilon/\beta$. If "
+        r"$\rho = \|\tilde h\|/\alpha \ge 1/\sqrt{2}$, then even "
         r"$w \cdot \bar h \le \frac{c}{\alpha} + 2\beta(1 - \rho^2)$.",
         r"Dividing by $\|\bar h\| \le 1$ is right only where the bound is negative: $w = (1, 0)$ "
         r"and eleven features $(1, 0)$, ten $(-1.1, 0)$ have $c = 0$, a mean norm of "
-        r"$0.9989\,\alpha$, and cosine 1 where 0.42 is claimed. Where the theorem applies the "
-        r"lemma the mean is long. What $\varepsilon$ is, our copy of the lemma does not say; the "
-        "mean norm is what its proof begins with.",
+        r"$0.9989\,\alpha$, and cosine 1, but the printed bound is 0.42. The theorem applies the "
+        r"lemma only to features with a long mean. Our copy of the lemma does not define "
+        r"$\varepsilon$; the condition on the mean norm is the first line of its proof.",
         ("pan2023/lemma-2.4.6",),
         "likely",
     ),
@@ -62,15 +65,27 @@ ERRATA = (
         "pan2023, Eq. (2.2), (2.3), (2.10), (2.11)",
         r"$\frac{1}{N} \sum_i L_{c,i} = \frac{1}{N} \sum_i \mathrm{softmax}(W h_{c,i})_c$.",
         r"$\frac{1}{N} \sum_i -\log \mathrm{softmax}(W h_{c,i})_c$.",
-        r"The $-\log$ is back from (2.4) and (2.12) on; (2.9) is right as printed.",
+        r"From (2.4) and (2.12) on, the $-\log$ is printed again; (2.9) is right as printed.",
         confidence="likely",
+    ),
+    Erratum(
+        "pan2023, Thm 2.3.1 (range)",
+        r"“Note that $\|\tilde h_c\| \le \alpha$, therefore $(\dot w_{c'} - \dot w_c)\tilde h_c "
+        r"\ge -C\alpha\beta$”.",
+        r"$\|\tilde h_c\| \le \sqrt{C}\alpha$. Near the minimum the range is nevertheless right, "
+        "because a network that leaves it has a larger loss.",
+        r"$\alpha$ is the root mean square norm of the features of all classes, and one class may "
+        r"have longer features. At $C = 4$, $\alpha\beta = 3$ a simplex ETF in which one class has "
+        r"$\|\tilde h_c\| = 1.0075\,\alpha$ has an excess loss of only $9.3 \cdot 10^{-6}$.",
+        ("pan2023/proof-range",),
+        "certain",
     ),
     Erratum(
         "pan2023, Thm 2.3.1 (intra)",
         r"$\mathrm{intra}_c \ge 1 - 4(\ldots)$, in the end with $\sqrt{128}$.",
         r"$\mathrm{intra}_c \ge 1 - 8(\ldots)$, with $\sqrt{512}$.",
         r"Lemma 2.4.5 bounds $\|\bar h_c\|$, and $\mathrm{intra}_c$ is its square. The $O(\cdot)$ "
-        "of the theorem stays.",
+        "of the theorem does not change.",
         ("pan2023/proof-intra",),
         "certain",
     ),
@@ -92,5 +107,6 @@ ERRATA = (
         "2023, presumably.",
         "Two of the three dates agree.",
         confidence="likely",
+        typo=True,
     ),
 )

@@ -62,7 +62,9 @@ def tables(numbers: Numbers) -> list[Table]:
         Column("α", "alpha", ".2f"),
         Column("β", "beta", ".2f"),
     )
-    return [summarise("Last-layer features", numbers["rows"], keys, columns)]
+    return [
+        summarise("Cosines and norms of the last-layer features", numbers["rows"], keys, columns)
+    ]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
@@ -151,9 +153,9 @@ def only_affine(numbers: Numbers) -> Finding:
         if affine and affine[0]["weight_decay"] == min(row["weight_decay"] for row in rows):
             at_smallest[seed] = SIGNIFICANT - trained.degree(affine[0]) / full
     parts = [
-        Part("largest with affine batch norm, above 3/4", reached),
-        Part("largest without affine batch norm, below 3/4", without),
-        Part("affine at the smallest weight decay, below 3/4", at_smallest),
+        Part("largest collapse with affine batch norm − 3/4", reached),
+        Part("3/4 − largest collapse without affine batch norm", without),
+        Part("3/4 − collapse with affine batch norm at the smallest weight decay", at_smallest),
     ]
     return judge_effects(parts, margin=trained.COSINE_MARGIN, unit="of a simplex")
 
@@ -178,7 +180,7 @@ def grows(numbers: Numbers) -> Finding:
     }
     parts = [
         Part(
-            f"weight decay {before:g} to {after:g}",
+            f"rise from weight decay {before:g} to {after:g}",
             trained.paired_differences(affine[after], affine[before]),
         )
         for before, after in pairwise(affine)
@@ -202,7 +204,8 @@ def affine_above_plain(numbers: Numbers) -> Finding:
             trained.by_seed(rows, trained.degree, norm=norm, weight_decay=decay)
             for norm in ("affine", "plain")
         )
-        parts.append(Part(f"weight decay {decay:g}", trained.paired_differences(affine, plain)))
+        name = f"affine − plain at weight decay {decay:g}"
+        parts.append(Part(name, trained.paired_differences(affine, plain)))
     return judge_effects(parts, margin=trained.COSINE_MARGIN)
 
 
@@ -217,7 +220,9 @@ def falls_without_norm(numbers: Numbers) -> Finding:
     """Judge the negative slope of collapse over the logarithm of weight decay."""
     falls = trained.decade_slopes(numbers["rows"], trained.degree, norm="none", sign=-1)
     return judge_effects(
-        [Part("fall without batch norm", falls)], margin=trained.COSINE_MARGIN, unit="a decade"
+        [Part("fall of collapse without batch norm", falls)],
+        margin=trained.COSINE_MARGIN,
+        unit="a decade",
     )
 
 
@@ -231,7 +236,10 @@ def falls_without_norm(numbers: Numbers) -> Finding:
 def norm_helps_decay(numbers: Numbers) -> Finding:
     """Judge the slopes of collapse over the logarithm of weight decay for both batch norms."""
     parts = [
-        Part(f"slope, {norm}", trained.decade_slopes(numbers["rows"], trained.degree, norm=norm))
+        Part(
+            f"rise of collapse, {trained.NORM_NAMES[norm]}",
+            trained.decade_slopes(numbers["rows"], trained.degree, norm=norm),
+        )
         for norm in ("affine", "plain")
     ]
     return judge_effects(parts, margin=trained.COSINE_MARGIN, unit="a decade")

@@ -31,7 +31,7 @@ FEW_EXCEPTIONS = 0.8
 EARLY = 0.5
 """Share of the layers that count as early."""
 LAYER = 0.5
-"""Smallest difference of depths of interest, in layers."""
+"""Smallest difference of effective depths that is of interest, in layers."""
 MANY = 1 / 3
 """Share of the intermediate layers that counts as "many"."""
 NEAR_PERFECT = 0.01
@@ -60,11 +60,7 @@ def run(
 ) -> dict[str, Any]:
     """Train the networks; return one row per layer, per network, and per network and error."""
     runs = config.networks.rows(
-        out,
-        seeds=seeds,
-        engine=engine,
-        layers=config.layers,
-        weight_decays=config.weight_decays,
+        out, seeds=seeds, engine=engine, layers=config.layers, weight_decays=config.weight_decays
     )
     rows = [layer for run in runs for layer in layer_rows(out, run)]
     return {
@@ -123,7 +119,8 @@ def tables(numbers: Numbers) -> list[Table]:
         Column("last min intra", "min_intra"),
         Column("last max inter", "max_inter"),
     )
-    return [summarise("Networks", numbers["runs"], (trained.DECAY_COLUMN,), columns)]
+    title = "Effective depth at several errors ε, and cosines of the last layer"
+    return [summarise(title, numbers["runs"], (trained.DECAY_COLUMN,), columns)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
@@ -183,14 +180,15 @@ def of_converged(rows: Iterable[Row], runs: Iterable[Row]) -> list[Row]:
 def _along_layers(
     numbers: Numbers, *, value: Callable[[Row], float], fields: Sequence[str]
 ) -> Finding:
-    """Judge two net shares per seed, over the layers of all its converged networks.
+    """Judge two shares per seed, over the layers of all its converged networks.
 
     The first is the share of steps between layers that do not fall. The second is the share of
-    networks whose last layer is visibly above the first; without it a constant line would pass.
+    networks whose last layer is at least 0.01 above the first; without it, a constant would pass.
+    Both are net shares: the share of such cases minus the share of the others.
 
     Args:
         value: quantity of a layer that rises according to the thesis.
-        fields: fields that it needs.
+        fields: fields of a layer that `value` reads.
     """
     networks, skipped = _measured(numbers, *fields)
     steps: dict[int, list[bool]] = {}
@@ -241,15 +239,12 @@ claimed = partial(claim, needs="pan2023_fig33", figure="pan2023_fig33")
 )
 def early_layers_separate(numbers: Numbers) -> Finding:
     """Judge how far the effective depth is below half of the layers, for decays below 1e-2."""
-    half = EARLY * int(numbers["config"]["layers"])
-    depths = _depths_of(numbers)
-    parts = [
-        Part(
-            f"weight decay {decay:g}", trained.by_seed(depths, early, weight_decay=decay), step=1.0
-        )
-        for decay in sorted({run["weight_decay"] for run in numbers["runs"]} - {FAILING_DECAY})
-        for early in [lambda row: half - float(row["depth"])]
-    ]
+    half, depths = EARLY * int(numbers["config"]["layers"]), _depths_of(numbers)
+    parts = []
+    for decay in sorted({run["weight_decay"] for run in numbers["runs"]} - {FAILING_DECAY}):
+        early = trained.by_seed(depths, lambda row: half - float(row["depth"]), weight_decay=decay)
+        name = f"half of the layers − effective depth at weight decay {decay:g}"
+        parts.append(Part(name, early, step=1.0))
     return judge_effects(parts, margin=LAYER, unit="layers")
 
 
@@ -266,7 +261,7 @@ def largest_decay_fails(numbers: Numbers) -> Finding:
         for run in numbers["runs"]
         if run["weight_decay"] == FAILING_DECAY
     }
-    return judge_shares([Share(f"weight decay {FAILING_DECAY:g} fails", failed)])
+    return judge_shares([Share(f"training fails at weight decay {FAILING_DECAY:g}", failed)])
 
 
 accuracy_rises = claimed(
@@ -300,7 +295,9 @@ gap_rises = claimed(
 def depth_falls(numbers: Numbers) -> Finding:
     """Judge the negative slope of the effective depth over the logarithm of weight decay."""
     falls = trained.decade_slopes(_depths_of(numbers), lambda row: float(row["depth"]), sign=-1)
-    return judge_effects([Part("fall", falls)], margin=LAYER, unit="layers a decade")
+    return judge_effects(
+        [Part("fall of the effective depth", falls)], margin=LAYER, unit="layers a decade"
+    )
 
 
 @claimed(
@@ -322,7 +319,7 @@ def inter_positive(numbers: Numbers) -> Finding:
                 share = sum(row["max_inter"] > 0 for row in perfect) / len(perfect)
                 values[int(run["seed"])] = share - MANY
                 cases += len(perfect)
-        name = f"weight decay {decay:g}, layers with a positive cosine"
+        name = f"near-perfect layers with a positive cosine at weight decay {decay:g}"
         parts.append(Part(name, values, trials=cases, share_range=(-MANY, 1 - MANY)))
     return trained.note_skipped(judge_effects(parts, margin=0.0), skipped)
 
@@ -340,7 +337,9 @@ def inter_unstable(numbers: Numbers) -> Finding:
     rough = [{**run, "roughness": roughness(layers)} for run, layers in networks if len(layers) > 2]
     slopes = trained.decade_slopes(rough, lambda row: float(row["roughness"]))
     finding = judge_effects(
-        [Part("slope of roughness", slopes)], margin=trained.COSINE_MARGIN, unit="a decade"
+        [Part("rise of the roughness of max inter", slopes)],
+        margin=trained.COSINE_MARGIN,
+        unit="a decade",
     )
     return trained.note_skipped(finding, skipped)
 

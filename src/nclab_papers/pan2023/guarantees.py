@@ -31,9 +31,9 @@ from nclab_papers.shared.small_classifier import NetworkConfig, train
 Array = NDArray[np.float64]
 
 TELLING = 3e-3
-"""Smallest weight decay at which certificates of trained networks are claimed to be strong."""
+"""Smallest weight decay at which a guaranteed cosine of 0.5 is claimed."""
 PERFECT = 0.99
-"""Smallest training accuracy of a network that counts, as in chapter 3."""
+"""Smallest training accuracy of a network that counts, as in chapter 3 of the thesis."""
 CURVE_COLUMNS = (
     Column("ε", "excess_loss", ""),
     Column("thesis intra ≥", "thesis_intra_lower", ""),
@@ -160,16 +160,8 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def _counts(row: Row) -> bool:
-    """Whether a network reached the training accuracy at which it counts."""
+    """Whether the training accuracy of a network is at least `PERFECT`."""
     return bool(row["accuracy"] >= PERFECT)
-
-
-def pictures(numbers: Numbers) -> list[Picture]:
-    """Return the guarantee curves."""
-    config = numbers["config"]
-    return [
-        guarantees_picture(numbers["curve"], config["num_classes"], config["product"]),
-    ]
 
 
 STYLES: dict[str, dict[str, Any]] = {
@@ -182,11 +174,13 @@ INTER = ("thesis_inter_upper", "inter_upper", "true_inter")
 """Fields of the curves, in the order of `STYLES`."""
 
 
-def guarantees_picture(rows: Sequence[Row], num_classes: int, product: float) -> Picture:
+def pictures(numbers: Numbers) -> list[Picture]:
     """Return the largest deviations of a class and of a pair from collapse against the excess loss.
 
     Both axes of both panels are logarithmic. A label contains the slope of its curve.
     """
+    rows, config = numbers["curve"], numbers["config"]
+    num_classes = int(config["num_classes"])
     vertex = 1 / (num_classes - 1)
     excess = _column(rows, "excess_loss")
     panels = []
@@ -202,15 +196,12 @@ def guarantees_picture(rows: Sequence[Row], num_classes: int, product: float) ->
             series.append(Series(label, finite(excess), finite(shown), **style))
         vacuous = (Reference("no guarantee", y=largest),)
         panels.append(Panel(title, "excess loss ε", "", tuple(series), "log", "log", vacuous))
-    return Picture(
-        "guarantees",
-        f"What the loss guarantees: C = {num_classes}, αβ = {product:g}",
-        tuple(panels),
-        2,
+    title = f"What the loss guarantees: C = {num_classes}, αβ = {config['product']:g}"
+    caption = (
         "Largest deviation of a class or a pair of classes from collapse at a given excess loss: "
-        "the thesis's bounds, nclab's bounds, and the worst case that a search found.",
-        (4.2, 2.8),
+        "the thesis's bounds, nclab's bounds, and the worst case that a search found."
     )
+    return [Picture("guarantees", title, tuple(panels), 2, caption, (4.2, 2.8))]
 
 
 def describe_slope(excess: Array, deviation: Array) -> str:
@@ -255,9 +246,10 @@ def worst_case(numbers: Numbers) -> Finding:
     if not slacks:
         return Finding(Verdict.OPEN, "no bound applies", {"compared": 0})
     evidence = (
-        f"{len(slacks)} worst cases satisfy their bounds, the closest by {number(min(slacks))}; "
-        f"the certified deviation is {number(min(ratios))} to {number(max(ratios))} times the "
-        "attained one"
+        f"{sum(slack >= -1e-9 for slack in slacks)} of {len(slacks)} worst cases that a search "
+        f"found satisfy their bounds, the closest by {number(min(slacks))}; the largest deviation "
+        f"that a bound allows is {number(min(ratios))} to {number(max(ratios))} times the largest "
+        "that was found"
     )
     known = {"compared": len(slacks), "smallest_slack": min(slacks), "loosest": max(ratios)}
     verdict = Verdict.HOLDS if min(slacks) >= -1e-9 else Verdict.REFUTED
@@ -274,10 +266,10 @@ def worst_case(numbers: Numbers) -> Finding:
     figure="guarantees",
 )
 def telling(numbers: Numbers) -> Finding:
-    """Judge the guaranteed average cosine of converged networks at every such weight decay."""
+    """Judge the guaranteed average cosine of networks that reach `PERFECT`, by weight decay."""
     parts = [
         Part(
-            f"weight decay {decay:g}, beyond 0.5",
+            f"guaranteed cosine − 0.5 at weight decay {decay:g}",
             {int(row["seed"]): row["mean_guaranteed"] - 0.5 for row in rows if _counts(row)},
         )
         for (decay,), rows in group(numbers["networks"], "weight_decay").items()
@@ -285,5 +277,8 @@ def telling(numbers: Numbers) -> Finding:
     ]
     left_out = sum(not _counts(row) for row in numbers["networks"])
     finding = judge_effects(parts, margin=COSINE_MARGIN)
-    note = f"; left out, accuracy below {PERFECT:g}: {left_out} of {len(numbers['networks'])}"
+    note = (
+        f"; left out because their accuracy is below {PERFECT:g}: {left_out} of "
+        f"{len(numbers['networks'])} networks"
+    )
     return replace(finding, evidence=finding.evidence + note) if left_out else finding

@@ -7,13 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nclab.claims.claim import Finding, Kind, Numbers
-from nclab.claims.statements import (
-    draws,
-    hand_error,
-    judge_statement,
-    statement,
-    tally,
-)
+from nclab.claims.statements import draws, hand_error, judge_statement, statement, tally
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import ROUNDING, BoolArray, Inequality, vectors
 from nclab_papers.pan2023.loss_steps import loss_strong_convexity

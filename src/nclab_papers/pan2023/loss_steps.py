@@ -10,11 +10,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nclab.claims.claim import Kind, Numbers
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict
 from nclab.claims.statements import (
+    describe,
     draws,
     hand_error,
     judge_and_describe,
+    judge_statement,
     relative_error,
     statement,
     tally,
@@ -201,6 +203,45 @@ def log_sum(preset: str) -> Numbers:
     return {**tally(log_sum_step(10, argument, gap)), **hand_error(hand, math.log(1.5), 0.25)}
 
 
+LONGER = 1.0075
+"""Norm of a mean feature, relative to alpha, in the counterexample to the reason of the range."""
+
+
+def one_longer_class(
+    num_classes: int, product: float, ratio: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return a simplex ETF as weights (C, d) and features (C, 1, d), one of which is longer.
+
+    The norm of the first feature is `ratio` times the root mean square norm alpha.
+
+    >>> W, H = one_longer_class(4, 3.0, 1.5)
+    >>> [round(float(np.square(rows).sum(-1).mean()), 9) for rows in (W, H)]
+    [3.0, 3.0]
+    """
+    frame = math.sqrt(product) * simplex_etf(num_classes, num_classes - 1).numpy()
+    others = math.sqrt((num_classes - ratio**2) / (num_classes - 1))
+    lengths = np.where(np.arange(num_classes) == 0, ratio, others)
+    return frame, (lengths[:, None] * frame)[:, None]
+
+
+def judge_range(numbers: Numbers) -> Finding:
+    """Judge the range near the minimum, and its printed reason by the counterexample."""
+    finding = judge_statement(numbers)
+    evidence = describe(
+        "for excess losses too small to leave the range (below {excess_to_leave} at C = 10, alpha "
+        "beta = 5): {tally}; at higher losses, from {least_share} times this value on, {beyond} "
+        "networks leave the range. The mean feature of a class may be longer than alpha: at C = 4, "
+        "alpha beta = 3 a simplex ETF in which one has the norm {longest} alpha has an excess loss "
+        "of {longest_excess}",
+        numbers,
+        tally=finding.evidence,
+        longest=f"{numbers['longest_mean']:.4f}",
+    )
+    wrong_reason = numbers["longest_mean"] > 1 and numbers["longest_excess"] < 1e-5
+    corrected = finding.verdict is Verdict.HOLDS and wrong_reason
+    return Finding(Verdict.CORRECTED if corrected else finding.verdict, evidence, numbers)
+
+
 def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
     r"""Compare the arguments of the strongly convex function with the range that the proof uses.
 
@@ -222,14 +263,11 @@ def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality
 @statement(
     "pan2023/proof-range",
     Kind.PROOF_STEP,
-    r"The arguments of the strongly convex function lie in $[-C\alpha\beta, C\alpha\beta]$.",
+    r"The mean feature of a class has norm at most $\alpha$, and so the arguments of the strongly "
+    r"convex function lie in $[-C\alpha\beta, C\alpha\beta]$.",
     "pan2023, Thm 2.3.1 (proof) “the second-order derivative of log(1”",
     argument_range_printed,
-    judge=judge_and_describe(
-        "for excess losses too small to leave the range (below {excess_to_leave} at C = 10, "
-        "alpha beta = 5): {tally}; at higher losses, from {least_share} times this value on, "
-        "{beyond} networks leave the range"
-    ),
+    judge=judge_range,
 )
 def norm_range(preset: str) -> Numbers:
     rng = np.random.default_rng(2)
@@ -247,8 +285,12 @@ def norm_range(preset: str) -> Numbers:
             beyond += share[(~inside.holds).any(-1)].tolist()
     hand = argument_range_printed([[1.0], [-1.0]], [[[2.0]], [[1.0]]])
     leaving = [math.log1p(2 * math.exp(-1.5 * score)) for score in (2.0, 0.5, 1.0)]
+    W, H = one_longer_class(4, 3.0, LONGER)
+    _, _, alpha, _ = _with_norms(W, H)
     return {
         **tally(*ranges),
+        "longest_mean": float(norms(H.mean(-2)).max() / alpha),
+        "longest_excess": float(_excess(W, H)),
         "beyond": len(beyond),
         "least_share": min(beyond, default=math.inf),
         "excess_to_leave": excess_to_leave(10, 5.0),
@@ -267,7 +309,7 @@ def _excess(W: FloatArray, H: FloatArray) -> FloatArray:
 
 
 def _enough(least: Callable[[int, float], float], W: FloatArray, H: FloatArray) -> FloatArray:
-    """Return (count,) the value of `least` for the classes and norms of every network."""
+    """Return (count,) the excess loss that `least` gives for the classes and norms of a network."""
     _, _, alpha, beta = _with_norms(W, H)
     return np.array([least(W.shape[-2], float(product)) for product in alpha * beta])
 

@@ -186,7 +186,7 @@ def duality(preset: str) -> Numbers:
     "pan2023, Sec. 2.2 (NC4) “finds the mean feature vector with the highest cosine”",
     nc4_cosine_accuracy,
     judge=judge_and_describe(
-        "accuracy >= 1 - sum of (2 - 2 cos)(1 - intra)/(margin)^2, by Chebyshev: {tally}; the "
+        "accuracy >= 1 - sum of (2 - 2 cos)(1 - intra)/(margin)^2, by Chebyshev: {tally}; this "
         "bound exceeds one half for {telling} networks; for the {collapsed} networks with intra > "
         "0.95 and inter < 0 the accuracy is at least {lowest_accuracy}",
         lambda numbers: numbers["lowest_accuracy"] >= 0.95,

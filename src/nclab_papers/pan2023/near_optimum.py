@@ -1,8 +1,9 @@
 """The steps in the proof of Theorem 2.3.1 near the minimum: scores, norms and self-duality.
 
-Weights have shape (..., C, d), features (..., C, N, d). The proof splits the excess loss: epsilon_1
-is lost where the other classes of a class differ, epsilon_2 where classes differ, epsilon_3 where
-the scores are below the product of the norms.
+Weights have shape (..., C, d), features (..., C, N, d). The score of a class is the inner product
+of its centred weight and its mean feature. The proof splits the excess loss into three parts:
+epsilon_1 comes from unequal logits of the wrong classes, epsilon_2 from unequal scores of the
+classes, and epsilon_3 from scores below the product of the norms.
 """
 
 import math
@@ -14,13 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nclab.claims.claim import Kind, Numbers
-from nclab.claims.statements import (
-    draws,
-    hand_error,
-    judge_and_describe,
-    statement,
-    tally,
-)
+from nclab.claims.statements import draws, hand_error, judge_and_describe, statement, tally
 from nclab.theory.layer_peeled import FloatArray, g
 from nclab.theory.statements import (
     ROUNDING,
@@ -30,10 +25,7 @@ from nclab.theory.statements import (
     units,
     weights_and_features,
 )
-from nclab_papers.pan2023.jensen import (
-    gap_with_rounding,
-    relative_exponential_gap,
-)
+from nclab_papers.pan2023.jensen import gap_with_rounding, relative_exponential_gap
 from nclab_papers.pan2023.loss_steps import loss_strong_convexity, networks
 
 LEAST = 1e-290
@@ -41,16 +33,16 @@ LEAST = 1e-290
 DELTAS = (0.05, 0.2, 0.45)
 """Fractions delta of the exempt classes."""
 SMALL = 0.03
-"""Factor that makes norms small."""
+"""Factor on weights and features in the tests at small norms."""
 PAIR: FloatArray = np.array([[1.0], [-1.0]])
-"""Weights of the case with two classes that was worked out by hand. Its scores are 2 and 1, its
-arguments -4 and -2, and C/(C-1) is 2."""
+"""Weights of the case with two classes that was worked out by hand. Its scores are 2 and 1, and
+C/(C-1) is 2, so the arguments x of the loss are -4 and -2."""
 SCORES: FloatArray = np.array([[[2.0]], [[-1.0]]])
 HAND_DELTA = 0.4
 ROW: FloatArray = np.array([[2.0], [0.0], [1.0]])
 """Weights of the case with three classes, in which every feature is 1."""
 
-JUDGE_BOUND = judge_and_describe("{tally} ({telling} bounds are positive)")
+JUDGE_BOUND = judge_and_describe("{tally} ({telling} of the bounds are positive)")
 """Judge of a lower bound on cosines that counts the cases in which it is positive."""
 
 Step = Callable[[ArrayLike, ArrayLike, float], Inequality]
@@ -67,7 +59,7 @@ class NearOptimal(NamedTuple):
     products: FloatArray
     """(..., C) products alpha_c beta_c."""
     third: FloatArray
-    """Part epsilon_3 of the excess loss."""
+    """The part epsilon_3 of the excess loss."""
     root: FloatArray
     """The square root in (2.19) and (2.20)."""
     convexity: FloatArray
@@ -75,7 +67,7 @@ class NearOptimal(NamedTuple):
 
 
 def near_optimal(weight: ArrayLike, features: ArrayLike, delta: float) -> NearOptimal:
-    """Return the quantities in (2.19) to (2.21)."""
+    """Compute the quantities in (2.19) to (2.21) for an exempt fraction delta of the classes."""
     w, h = weights_and_features(weight, features)
     classes = w.shape[-2]
     centred = w - w.mean(-2, keepdims=True)

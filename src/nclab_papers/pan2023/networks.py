@@ -5,8 +5,10 @@ networks that did not converge, as the thesis does.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +22,7 @@ from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import BLACK, Panel, Series
 from nclab.records import read_run
 from nclab.records.schema import MEASUREMENT, layers_of
+from nclab.text import counted
 from nclab.training.data.artificial import ConicHull, Teacher
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Norm, Shape
@@ -36,7 +39,7 @@ DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
 DEEP_DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 5e-3, 1e-2)
 """Weight decays of the thesis's networks with 15 layers."""
 COSINE_MARGIN = 0.01
-"""Smallest difference of cosines of interest: one hundredth of the thesis's axes."""
+"""Smallest difference of cosines that is of interest: one hundredth of the thesis's axes."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,14 @@ class Networks:
     ) -> list[SweepConfig]:
         """Return one sweep per seed; a seed fixes data, initial weights and order of batches."""
         shape = Shape(inputs=self.inputs, classes=self.classes, layers=layers, width=self.width)
+        source: Callable[..., Teacher | ConicHull] = ConicHull
+        if data == "teacher":
+            source = partial(Teacher, depth=teacher_depth)
         return [
             SweepConfig(
-                data=self._source(data, teacher_depth, seed),
+                data=source(
+                    inputs=self.inputs, classes=self.classes, samples=self.samples, seed=seed
+                ),
                 shape=shape,
                 norms=norms,
                 weight_decays=weight_decays,
@@ -112,14 +120,6 @@ class Networks:
         trained = self.train(out, self.sweeps(seeds=seeds, **settings), engine=engine)
         return [row for members in trained for row in members]
 
-    def _source(self, data: Data, teacher_depth: int, seed: int) -> Teacher | ConicHull:
-        inputs, classes, samples = self.inputs, self.classes, self.samples
-        if data == "conic":
-            return ConicHull(inputs=inputs, classes=classes, samples=samples, seed=seed)
-        return Teacher(
-            inputs=inputs, classes=classes, samples=samples, depth=teacher_depth, seed=seed
-        )
-
 
 QUICK = Networks(samples=2448, width=75, epochs=150, moments=10)
 """Smaller networks for the thesis's depths and weight decays: width and samples divided by four,
@@ -128,8 +128,8 @@ because the size determines the noise in the running averages of batch norm."""
 PAPER = Networks()
 """The thesis's networks."""
 RECORDED = RecordedNetworks("fleet", ("min_intra", "max_inter", "nc4_ncc_accuracy"))
-"""Numbers that the experiments read of every layer of a network; of the last layer they read the
-end of the run."""
+"""Recorded networks. The experiments read these metrics for every layer; they read other metrics
+only for the last layer, from the record of the end of a run."""
 
 
 def last_layers(out: Path, row: Row) -> list[dict[str, Any]]:
@@ -214,12 +214,11 @@ def note_skipped(finding: Finding, skipped: int) -> Finding:
     """Add the number of converged networks with undefined metrics to the evidence."""
     if not skipped:
         return finding
-    networks = f"{skipped} converged network{'s' * (skipped > 1)}"
-    return Finding(
-        finding.verdict,
-        f"{finding.evidence}; left out because a layer is undefined: {networks}",
-        {**finding.numbers, "skipped": skipped},
+    evidence = (
+        f"{finding.evidence}; left out because a metric of a layer is undefined: "
+        f"{counted(skipped, 'converged network')}"
     )
+    return Finding(finding.verdict, evidence, {**finding.numbers, "skipped": skipped})
 
 
 INTRA_COLOUR, INTER_COLOUR, ACCURACY_COLOUR = 0, 4, 2
@@ -275,13 +274,13 @@ def line_caption(rows: Iterable[Row]) -> str:
     >>> line_caption([row]).removeprefix(SEED_CAPTION)
     ' Not converged and left out of the lines: no BN at 0.01 (1 seed).'
     """
-    counts: dict[tuple[str, float], int] = {}
-    for row in rows:
-        if not row["converged"]:
-            setting = (NORM_NAMES[row["norm"]], float(row["weight_decay"]))
-            counts[setting] = counts.get(setting, 0) + 1
+    counts = Counter(
+        (NORM_NAMES[row["norm"]], float(row["weight_decay"]))
+        for row in rows
+        if not row["converged"]
+    )
     parts = [
-        f"{norm} at {decay:g} ({count} seed{'s' if count > 1 else ''})"
+        f"{norm} at {decay:g} ({counted(count, 'seed')})"
         for (norm, decay), count in sorted(counts.items())
     ]
     failures = f" Not converged and left out of the lines: {', '.join(parts)}." if parts else ""

@@ -24,7 +24,7 @@ from nclab.theory.certificates.regularised import regularised_optimum
 from nclab_papers.pan2023 import networks as trained
 
 LOG_NORM = 0.01
-"""Smallest slope of log10 of a norm per decade of weight decay that is of interest."""
+"""Smallest slope of interest, of log10 of a norm per decade of weight decay."""
 POINTS = 40
 """Number of points of the curves of the optimum."""
 OPTIMUM, GUARANTEED = 1, 2
@@ -48,11 +48,7 @@ def run(
 ) -> dict[str, Any]:
     """Train the networks and return each with its optimum and its certificate."""
     networks = config.networks.rows(
-        out,
-        seeds=seeds,
-        engine=engine,
-        layers=config.layers,
-        weight_decays=config.weight_decays,
+        out, seeds=seeds, engine=engine, layers=config.layers, weight_decays=config.weight_decays
     )
     rows = []
     for row in networks:

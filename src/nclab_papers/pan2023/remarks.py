@@ -29,13 +29,13 @@ from nclab.theory.worst_case import worst_inter
 from nclab_papers.pan2023.networks import DECAYS
 
 PRODUCT = 4.0
-"""Product alpha beta of the certificates for a fraction of the classes."""
+"""Product alpha beta at which the certificates are compared."""
 RELATIVE = 1e-3
-"""Excess over the optimal loss of the certificates for a fraction of the pairs."""
+"""Excess loss of the certificates for a fraction of the pairs, in units of the optimal loss."""
 LOOSE = 0.05
 """Largest accepted gap between a bound and the worst pair found, relative to its deviation."""
 SEARCHED = 1e-6
-"""Accuracy of a search on a grid."""
+"""Largest error of a search on a grid."""
 
 
 def _fractions(preset: str) -> Numbers:

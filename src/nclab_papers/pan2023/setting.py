@@ -247,7 +247,7 @@ def batch_norm(numbers: Numbers) -> Finding:
         lambda numbers: (
             numbers["root_error"] <= EXACT and numbers["lowest"] >= numbers["optimum"] * (1 - EXACT)
         ),
-        "on {networks} layers after batch norm, the penalties on parameters and on features agree "
+        "for {networks} batch norm layers, the penalties on parameters and on features agree "
         "with relative error {root_error} ({printed_error} if alpha were the mean square); the "
         "smallest total loss of these and of networks around the optimum is {lowest}, the closed "
         "form gives {optimum}",

@@ -30,7 +30,7 @@ SLACK = 0.02
 NEAR = 1.05
 """Largest ratio of certified and attained deviation that counts as close."""
 REGIMES = 3
-"""Number of regimes (classes and products of norms) that need a network close to the bound."""
+"""Number of pairs (classes, product of norms) for which a network must come close to the bound."""
 CASES = {
     "quick": {"classes": 4, "product": 3.0, "starts": 2},
     "paper": {"classes": 10, "product": 5.0, "starts": 6},
@@ -39,9 +39,10 @@ CLASSES, PRODUCTS = (4, 6, 10), (1.0, 3.0, 6.0)
 SPREADS = (1e-3, 1e-2, 0.05, 0.2)
 """Distances of features from their class mean, relative to its norm."""
 DEGREES = (1, 2, 3)
-"""Numbers of raised pairs per class; if all classes are alike, the worst network is known."""
+"""Numbers of raised pairs per class, whose cosine is larger than that of a simplex. If all classes
+are alike, the worst network is known."""
 MOVES = (1e-4, 1e-3, 1e-2, 0.05)
-"""Displacements of features and weights along the pairs."""
+"""Distances by which the two classes of a raised pair move towards each other."""
 EXCESS = (1e-6, 1e-5, 1e-4)
 """Excess losses, in units of the optimal loss, from which the powers are estimated."""
 BEYOND = ((10, 5.0, 1e-4, 0.1), (10, 5.0, 1e-4, 0.2), (12, 8.0, 1e-5, 0.08))
@@ -223,7 +224,7 @@ def largest_constant(rows: Sequence[Row], power: float) -> float:
 
 
 def _near(rows: Sequence[Row]) -> int:
-    """Return the number of regimes in which a network comes close to the certified bound."""
+    """Count the pairs (classes, product of norms) with a network close to the certified bound."""
     regimes = {
         (row["classes"], row["product"])
         for row in rows
@@ -241,7 +242,8 @@ def _describe(rows: Sequence[Row], over: Sequence[float], networks: str) -> str:
     return (
         f"C = {CLASSES[0]} to {CLASSES[-1]}, alpha beta = {PRODUCTS[0]:g} to {PRODUCTS[-1]:g}: "
         f"{sum(o > 1e-9 for o in over)} of {len(rows)} networks with {networks} exceed the "
-        f"certified bound, and in {_near(rows)} regimes a network comes within {NEAR - 1:.0%} of it"
+        f"certified bound, and for {_near(rows)} pairs of C and alpha beta a network comes within "
+        f"{NEAR - 1:.0%} of it"
     )
 
 

@@ -115,7 +115,7 @@ def fashion(samples: int, *, classes: int, seed: int) -> FashionMNIST:
 
 
 DIGITS = 6
-"""Number of significant digits of a kept metric."""
+"""Number of significant digits of a recorded metric."""
 
 
 class LastLayer:

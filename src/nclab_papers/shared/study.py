@@ -45,7 +45,7 @@ def as_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 
 def as_rows(numbers: Numbers, **match: Any) -> list[Row]:
-    """Return the networks of an experiment as rows, those that `having` selects.
+    """Return the networks of an experiment as rows; `match` selects rows as in `having`.
 
     >>> as_rows({"networks": {"seed": [0, 1], "nc1": [0.5, None]}})
     [{'seed': 0, 'nc1': 0.5}, {'seed': 1, 'nc1': None}]
@@ -56,7 +56,7 @@ def as_rows(numbers: Numbers, **match: Any) -> list[Row]:
 
 
 def counts(row: Row) -> bool:
-    """Whether a network counts in comparisons."""
+    """Whether a network reaches the training accuracy at which it enters comparisons."""
     return row["accuracy"] is not None and float(row["accuracy"]) >= COUNTS
 
 
@@ -148,7 +148,7 @@ def signed(values: BySeed, sign: float, plus: float = 0.0) -> BySeed:
 
 
 def within(name: str, values: BySeed, reach: float) -> list[Part]:
-    """Return two parts: a difference is below `reach`, and above `-reach`."""
+    """Return two parts, which say that a difference is below `reach` and above `-reach`."""
     return [
         Part(f"{name}, below {reach:g}", signed(values, -1, reach)),
         Part(f"{name}, above −{reach:g}", signed(values, 1, reach)),
@@ -165,7 +165,7 @@ def of_the_source(finding: Finding, numbers: Numbers, *, universal: bool = False
         return finding
     if universal and finding.verdict is Verdict.CONTRADICTED:
         return finding
-    evidence = f"on other networks than the source's {finding.verdict.value}: {finding.evidence}"
+    evidence = f"{finding.verdict.value} on networks that are not the source's: {finding.evidence}"
     return Finding(Verdict.OPEN, evidence, {**finding.numbers, "there": finding.verdict.value})
 
 
@@ -205,11 +205,11 @@ def table(
     The names of a key define its order.
     """
 
-    def place(row: Row) -> tuple[Any, ...]:
+    def position(row: Row) -> tuple[Any, ...]:
         values = [(list(key.names), key.value_of(row)) for key in keys]
         return tuple(names.index(value) if names else value for names, value in values)
 
-    rows = sorted(as_rows(numbers), key=place)
+    rows = sorted(as_rows(numbers), key=position)
     return [summarise(title, rows, keys, columns, counts=counts, count_heading="count")]
 
 

@@ -37,9 +37,9 @@ MODELS = {
     for kind, loss in product(get_args(Kind), get_args(DeepLoss))
 }
 BELOW = 1e-6
-"""Smallest relative difference at which an objective counts as smaller."""
+"""Smallest relative difference at which an objective counts as below that of the simplex ETF."""
 DEEP = 4
-"""Fewest maps for the claims on rank; the claim on the orthoplex needs one map less."""
+"""Fewest maps for the claims on rank; the claim on the simplex ETF needs one map less."""
 
 
 @dataclass(frozen=True)
@@ -244,10 +244,10 @@ def deep(numbers: Numbers, least: int, **match: Any) -> list[Row]:
 
 
 def above_half(event: str, rows: Sequence[Row], happened: Any) -> Part:
-    """Return the share of the runs of a seed in which an event happens, minus one half."""
+    """Return by seed the share of the runs in which an event happens, minus one half."""
     cells = study.by_cell(rows, happened, *CELL)
     shares = study.signed(study.averaged(cells), 1, -0.5)
-    return Part(f"share {event}, − ½", shares, trials=len(cells), share_range=(-0.5, 0.5))
+    return Part(event, shares, trials=len(cells), share_range=(-0.5, 0.5))
 
 
 @study_claim(
@@ -266,7 +266,9 @@ def descent_finds_low_rank(numbers: Numbers) -> Finding:
     rows = deep(numbers, DEEP, kind="relu")
     choices = {
         f"{NAMES[loss]}, width {width} C": [
-            above_half("of rank below C − 1", study.having(rows, loss=loss, width=width), low_rank)
+            above_half(
+                "runs of rank below C − 1", study.having(rows, loss=loss, width=width), low_rank
+            )
         ]
         for loss in get_args(DeepLoss)
         for width in numbers["config"]["widths"]
@@ -279,8 +281,8 @@ def _with_counts(finding: Finding, rows: Sequence[Row]) -> Finding:
     good = [row for row in rows if study.counts(row)]
     converged = sum(float(row["gradient"]) <= CONVERGED for row in good)
     evidence = (
-        f"{finding.evidence}; {len(good)} of {len(rows)} runs classify every class correctly, "
-        f"{converged} of them converged"
+        f"{finding.evidence}; {len(good)} of {len(rows)} runs classify every class correctly, and "
+        f"{converged} of these converged"
     )
     return Finding(finding.verdict, evidence, finding.numbers)
 
@@ -315,4 +317,6 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
 def below_the_etf(numbers: Numbers) -> Finding:
     """Require an objective below the simplex ETF in more than half of the runs."""
     rows = deep(numbers, DEEP - 1, kind="linear", loss="cross_entropy")
-    return judge_effects([above_half("below the ETF", rows, below_etf)], margin=0.0)
+    return judge_effects(
+        [above_half("runs that end below the simplex ETF", rows, below_etf)], margin=0.0
+    )

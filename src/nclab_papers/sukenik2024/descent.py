@@ -174,7 +174,7 @@ def descend(
 
 
 def _select(mask: Tensor, new: Sequence[Tensor], old: Sequence[Tensor]) -> list[Tensor]:
-    return [torch.where(mask, accepted, kept) for accepted, kept in zip(new, old, strict=True)]
+    return [torch.where(mask, *pair) for pair in zip(new, old, strict=True)]
 
 
 def _norm(gradients: Factors) -> Tensor:

@@ -18,5 +18,7 @@ from nclab_papers.shared.study import column, of_the_source
 def networks_follow_seli(numbers: Numbers) -> Finding:
     """Require that the classifier's Gram matrix is nearer to SELI than to the simplex ETF."""
     nearer = mean_by_seed(numbers, column("from_etf", minus="from_seli"))
-    finding = judge_effects([Part("distance, ETF − SELI", nearer)], margin=0.01)
+    finding = judge_effects(
+        [Part("distance from the ETF − distance from SELI", nearer)], margin=0.01
+    )
     return of_the_source(finding, numbers)

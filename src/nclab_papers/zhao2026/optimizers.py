@@ -171,7 +171,10 @@ def decade_slopes(numbers: Numbers, name: str, column: str, at: Sequence[float])
 def coupled_collapses(numbers: Numbers) -> Finding:
     """Require that NC1 falls with weight decay, for SGD and for Adam."""
     parts = [
-        Part(f"fall of NC1, {label}", study.signed(decade_slopes(numbers, name, "nc1", USUAL), -1))
+        Part(
+            f"fall of log10 NC1, {label}",
+            study.signed(decade_slopes(numbers, name, "nc1", USUAL), -1),
+        )
         for name, label in (("sgd", "SGD"), ("adam", "Adam"))
     ]
     return study.of_the_source(judge_effects(parts, margin=MARGIN, unit="a decade"), numbers)
@@ -186,7 +189,7 @@ def coupled_collapses(numbers: Numbers) -> Finding:
 def decoupled_does_not(numbers: Numbers) -> Finding:
     """Require that NC1 of AdamW falls by less than the margin."""
     rises = study.signed(decade_slopes(numbers, "adamw", "nc1", USUAL), 1, MARGIN)
-    part = Part(f"slope of NC1, AdamW, above −{MARGIN:g}", rises)
+    part = Part(f"slope of log10 NC1 of AdamW, above −{MARGIN:g}", rises)
     return study.of_the_source(judge_effects([part], margin=0.0, unit="a decade"), numbers)
 
 
@@ -216,7 +219,7 @@ def cannot_emerge(numbers: Numbers) -> Finding:
         ({seed: lag[seed] for seed in seeds} for lag in lags),
         key=lambda lag: math.fsum(lag.values()),
     )
-    part = Part("largest difference of smallest values, AdamW − SGD, of NC0 to NC3", worst)
+    part = Part("log10 of the smallest value, AdamW − SGD, worst metric", worst)
     finding = judge_effects([part], margin=0.3, chosen_of=len(lags))
     return study.of_the_source(finding, numbers, universal=True)
 
@@ -250,7 +253,7 @@ def momentum_accelerates(numbers: Numbers) -> Finding:
         return {key: nc1[key] - loss[key] for key in nc1.keys() & loss.keys()}
 
     gains = study.differences(nc1_over_loss(NO_MOMENTUM), nc1_over_loss("sgd"))
-    part = Part("NC1 over loss, without momentum − with it", gains)
+    part = Part("log10 of NC1 over loss, without momentum − with momentum", gains)
     return study.of_the_source(judge_effects([part], margin=MARGIN), numbers)
 
 
@@ -272,7 +275,7 @@ def sgdw_matched(numbers: Numbers) -> Finding:
     keys = (*CELL, "weight_decay")
     sgdw = study.by_cell(study.having(rows, optimizer="sgdw"), study.log10("nc1"), *keys)
     gaps = study.differences(sgdw, study.by_cell(matched, study.log10("nc1"), *keys))
-    return judge_effects(study.within("NC1, SGDW − SGD", gaps, MARGIN), margin=0.0)
+    return judge_effects(study.within("log10 NC1, SGDW − SGD", gaps, MARGIN), margin=0.0)
 
 
 @study_claim(
@@ -286,7 +289,7 @@ def adamw_matched(numbers: Numbers) -> Finding:
     """Require that NC1, NC2 and NC3 of AdamW fall with weight decay from 1e-2 to 1."""
     parts = [
         Part(
-            f"fall of {column.upper()}",
+            f"fall of log10 {column.upper()}",
             study.signed(decade_slopes(numbers, "adamw", column, LARGE), -1),
         )
         for column in ("nc1", "nc2", "nc3")
@@ -307,7 +310,7 @@ def centred_and_raw(numbers: Numbers) -> Finding:
     raw, centred = (
         study.by_cell(rows, study.log10(column), *CELL) for column in ("raw_nc3", "nc3")
     )
-    part = Part("NC3 raw − centred", study.differences(raw, centred))
+    part = Part("log10 NC3, raw − centred", study.differences(raw, centred))
     return judge_effects([part], margin=MARGIN)
 
 

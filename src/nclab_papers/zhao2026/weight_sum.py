@@ -83,10 +83,7 @@ def gather_necessary(preset: str) -> dict[str, Any]:
                 for side, value in zip((left, right), _sides(weight, means), strict=True):
                     side.append(value)
     inequality = Inequality(
-        np.array(left),
-        "<=",
-        np.array(right),
-        tolerance=ROUNDING * np.maximum(1.0, np.array(right)),
+        np.array(left), "<=", np.array(right), tolerance=ROUNDING * np.maximum(1.0, np.array(right))
     )
     example = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
     return {

@@ -222,7 +222,7 @@ study_claim = study.claims_about("zhou2022_losses")
 )
 def collapse_alike(numbers: Numbers) -> Finding:
     """Require that log10 NC1 differs from cross-entropy by less than 0.3 in both directions."""
-    return _equal_to_first(numbers, "NC1", study.log10("nc1"), 0.3)
+    return _equal_to_first(numbers, "log10 NC1", study.log10("nc1"), 0.3)
 
 
 @study_claim(
@@ -246,7 +246,9 @@ def gap_of_the_target(numbers: Numbers) -> Finding:
     for loss, label in LOSSES.items():
         errors = study.by_cell(study.as_rows(numbers, loss=loss), gap_error, *CELL)
         closeness = {cell: 0.1 - abs(error) for cell, error in errors.items()}
-        parts.append(Part(label, study.averaged(closeness)))
+        parts.append(
+            Part(f"0.1 − |log10 of the gap over its target|, {label}", study.averaged(closeness))
+        )
     return judge_effects(parts, margin=0.0)
 
 

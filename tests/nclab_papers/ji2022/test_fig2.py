@@ -63,7 +63,7 @@ def test_both_curves_of_a_panel_count() -> None:
     finding = fig2.fig_2a.judge(SPOILED["ji2022/fig-2a"](IDEAL["ji2022_fig2"]))
     both = ["reproduced", "contradicted"]
     assert [effect["verdict"] for effect in finding.numbers["effects"]] == 2 * len(WINDOWS) * both
-    assert "(1) norms of classifiers below -0.75: -0.15 (95 %" in finding.evidence
+    assert "slope of (1) norms of classifiers below -0.75: -0.15 (95 %" in finding.evidence
 
 
 def with_curves(

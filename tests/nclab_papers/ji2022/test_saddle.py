@@ -25,6 +25,7 @@ from nclab_papers.ji2022.saddle import (
     gradient_coefficient,
     off_ray,
     run_escape,
+    smallest_beta,
 )
 from tests.ulpm.golden import GOLDEN
 
@@ -141,6 +142,13 @@ def test_the_loss_along_the_papers_family_rises_before_it_falls() -> None:
     for beta, change in FACTS["family_change"].items():
         assert family_change(1.0, float(beta)) == pytest.approx(change, rel=0.03)
     assert all(family_change(0.5, beta) > 0 for beta in np.linspace(-0.7, -0.01, 30))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5, 1.75])
+def test_the_loss_falls_beyond_a_threshold_of_beta(scale: float) -> None:
+    threshold = smallest_beta(scale)
+    assert family_change(scale, -1.02 * threshold) < 0 < family_change(scale, -0.98 * threshold)
+    assert threshold == pytest.approx(math.exp(-2 * scale**2), rel=0.04)
     for beta in (-0.6, -0.2):
         norms = np.linalg.norm(family_point(1.0, beta)), np.linalg.norm(example_point())
         assert norms[0] == pytest.approx(norms[1])

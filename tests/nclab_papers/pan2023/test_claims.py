@@ -36,20 +36,20 @@ BY_NAME = {claim.id: claim for claim in CLAIMS}
 @pytest.mark.parametrize("name", list(FLAT))
 def test_constant_numbers_have_no_effect(name: str) -> None:
     claim = BY_NAME[name]
-    found = claim.judge(FLAT[name](ATTACKS.ideal[claim.needs]()))
+    finding = claim.judge(FLAT[name](ATTACKS.ideal[claim.needs]()))
     along_layers = Verdict.CONTRADICTED  # no network ends above where it began
     expected = along_layers if name.endswith("-rises") else Verdict.NO_EFFECT
-    assert found.verdict is expected, found.evidence
+    assert finding.verdict is expected, finding.evidence
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_the_verdict_follows_the_numbers(claim: Claim) -> None:
     numbers = ATTACKS.ideal[claim.needs]()
-    found = claim.judge(numbers)
-    assert found.verdict in GOOD, found.evidence
+    finding = claim.judge(numbers)
+    assert finding.verdict in GOOD, finding.evidence
     spoiled = claim.judge(SPOILED[claim.id](numbers))
     assert spoiled.verdict in BAD, spoiled.evidence
-    json.dumps([found.to_dict(), spoiled.to_dict()], allow_nan=False)
+    json.dumps([finding.to_dict(), spoiled.to_dict()], allow_nan=False)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)

@@ -13,16 +13,16 @@ from tests.nclab_papers.pan2023.tiny import panel
 
 
 def test_conjectures_have_an_e_for_every_seed(numbers: dict[str, dict[str, Any]]) -> None:
-    found = numbers["pan2023_conjectures"]
+    recorded = numbers["pan2023_conjectures"]
     converged = [row for row in numbers["pan2023_fig31"]["rows"] if row["converged"]]
     expected = {row["seed"] for row in converged if row["norm"] == "affine"}
     seeds = {
         row["seed"]
-        for row in found["worst"]
+        for row in recorded["worst"]
         if row["conjecture"] == "3.2.1" and row["data"] == "teacher"
     }
     assert seeds == expected
-    assert all(0 <= row["smallest_e"] <= 2 for row in found["worst"])
+    assert all(0 <= row["smallest_e"] <= 2 for row in recorded["worst"])
 
 
 def test_one_seed_has_no_interval_in_table_and_picture() -> None:
@@ -65,17 +65,17 @@ def test_one_setting_with_a_large_e_decides() -> None:
     for row in numbers["worst"]:
         if row["layers"] == 15:
             row["smallest_e"] = 0.4 if row["seed"] % 2 else 0.0
-    found = conjectures.sharpens_with_depth.judge(numbers)
-    assert found.verdict is Verdict.UNDECIDED
-    assert found.numbers["weakest"] == "accuracy 0.99 or more, 0.05 − e, conic, 15 layers"
+    finding = conjectures.sharpens_with_depth.judge(numbers)
+    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.numbers["weakest"] == "accuracy 0.99 or more, 0.05 − e, conic, 15 layers"
 
 
 def test_a_setting_without_any_e_leaves_a_conjecture_undecided() -> None:
     numbers = attacks.conjectures()
     numbers["worst"] = [row for row in numbers["worst"] if row["layers"] == 6]
-    found = conjectures.grows_with_decay.judge(numbers)
-    assert found.verdict is Verdict.UNDECIDED
-    assert "not measured: accuracy 0.99 or more, 0.05 − e, conic, 15 layers" in found.evidence
+    finding = conjectures.grows_with_decay.judge(numbers)
+    assert finding.verdict is Verdict.UNDECIDED
+    assert "not measured: accuracy 0.99 or more, 0.05 − e, conic, 15 layers" in finding.evidence
 
 
 def test_a_conjecture_that_fails_for_one_reading_is_undecided() -> None:
@@ -83,9 +83,9 @@ def test_a_conjecture_that_fails_for_one_reading_is_undecided() -> None:
     for row in numbers["worst"]:
         if row["reading"] == conjectures.CONVERGED:
             row["smallest_e"] = 0.4
-    found = conjectures.grows_with_decay.judge(numbers)
-    assert found.verdict is Verdict.UNDECIDED
-    assert found.numbers["choices"] == {
+    finding = conjectures.grows_with_decay.judge(numbers)
+    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.numbers["choices"] == {
         conjectures.CONVERGED: "contradicted",
         conjectures.PERFECT: "reproduced",
     }

@@ -8,7 +8,7 @@ from nclab.claims.attacks import change_rows
 from nclab.claims.claim import Verdict
 from nclab.claims.paper import find_preset
 from nclab.errors import NclabError
-from nclab_papers.pan2023 import attacks, fig31
+from nclab_papers.pan2023 import attacks, fig31, networks
 from tests.nclab_papers.pan2023.tiny import DECAYS, panel
 
 ETF = "simplex ETF, −1/(C−1)"
@@ -46,9 +46,11 @@ def test_affine_batch_norm_with_little_decay_must_not_collapse() -> None:
     for row in numbers["rows"]:
         if row["norm"] == "affine":
             row.update(min_intra=1.0, max_inter=-1 / 3)
-    found = fig31.only_affine.judge(numbers)
-    assert found.verdict is Verdict.CONTRADICTED
-    assert found.numbers["weakest"] == "affine at the smallest weight decay, below 3/4"
+    finding = fig31.only_affine.judge(numbers)
+    assert finding.verdict is Verdict.CONTRADICTED
+    assert finding.numbers["weakest"] == (
+        "3/4 − collapse with affine batch norm at the smallest weight decay"
+    )
 
 
 def test_one_bad_seed_leaves_a_claim_undecided() -> None:
@@ -76,9 +78,9 @@ def test_an_unmeasured_part_is_not_reproduced() -> None:
         if row["norm"] == "affine":
             row["converged"] = False
     for claim in (fig31.only_affine, fig31.norm_helps_decay):
-        found = claim.judge(numbers)
-        assert found.verdict is Verdict.UNDECIDED
-        assert "not measured: " in found.evidence
+        finding = claim.judge(numbers)
+        assert finding.verdict is Verdict.UNDECIDED
+        assert "not measured: " in finding.evidence
 
 
 def test_less_collapse_at_every_weight_decay_needs_every_decay() -> None:
@@ -86,9 +88,9 @@ def test_less_collapse_at_every_weight_decay_needs_every_decay() -> None:
     for row in numbers["rows"]:
         if row["norm"] == "plain" and row["weight_decay"] == 1e-3:
             row["converged"] = False
-    found = fig31.affine_above_plain.judge(numbers)
-    assert found.verdict is Verdict.UNDECIDED
-    assert found.numbers["missing"] == ["weight decay 0.001"]
+    finding = fig31.affine_above_plain.judge(numbers)
+    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.numbers["missing"] == ["affine − plain at weight decay 0.001"]
     for row in numbers["rows"]:
         if row["norm"] == "affine" and row["weight_decay"] == 1e-4:
             row["max_inter"] = 1.0
@@ -100,9 +102,9 @@ def test_steps_outside_the_range_of_convergence_are_not_required() -> None:
     for row in numbers["rows"]:
         if row["norm"] == "affine" and row["weight_decay"] == 1e-2:
             row["converged"] = False
-    found = fig31.grows.judge(numbers)
-    assert found.verdict is Verdict.REPRODUCED
-    assert len(found.numbers["effects"]) == 5
+    finding = fig31.grows.judge(numbers)
+    assert finding.verdict is Verdict.REPRODUCED
+    assert len(finding.numbers["effects"]) == 5
 
 
 def test_one_falling_step_contradicts_the_claim() -> None:
@@ -110,9 +112,9 @@ def test_one_falling_step_contradicts_the_claim() -> None:
     for row in numbers["rows"]:
         if row["norm"] == "affine" and row["weight_decay"] == 7e-3:
             row["max_inter"] += 0.115  # the degree falls by five thousandths
-    found = fig31.grows.judge(numbers)
-    assert found.verdict is Verdict.NO_EFFECT
-    assert found.numbers["weakest"] == "weight decay 0.003 to 0.007"
+    finding = fig31.grows.judge(numbers)
+    assert finding.verdict is Verdict.NO_EFFECT
+    assert finding.numbers["weakest"] == "rise from weight decay 0.003 to 0.007"
 
 
 def test_figure_31_has_the_thesis_arrangement() -> None:
@@ -122,7 +124,7 @@ def test_figure_31_has_the_thesis_arrangement() -> None:
     assert [one.title for one in picture.panels] == ["BN with affine", "BN without affine", "no BN"]
     affine = panel(picture)
     assert [line.label for line in affine.series] == ["min intra", "max inter", ETF]
-    assert list(affine.series[0].x) == list(attacks.DECAYS)
+    assert list(affine.series[0].x) == list(networks.DECAYS)
     assert affine.series[0].y[0] == pytest.approx(0.4465)
     low, high = affine.series[0].low, affine.series[0].high
     assert low is not None

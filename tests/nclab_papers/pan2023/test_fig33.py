@@ -12,18 +12,18 @@ ETF = "simplex ETF, −1/(C−1)"
 
 
 def test_the_last_layer_is_the_input_of_the_classifier(numbers: dict[str, dict[str, Any]]) -> None:
-    found = numbers["pan2023_fig33"]
-    for run in found["runs"]:
+    recorded = numbers["pan2023_fig33"]
+    for run in recorded["runs"]:
         own = [
             row
-            for row in found["rows"]
+            for row in recorded["rows"]
             if (row["weight_decay"], row["seed"]) == (run["weight_decay"], run["seed"])
         ]
         assert [row["layer"] for row in own] == [1, 2, 3, 4, 5]
         assert own[-1]["min_intra"] == run["min_intra"]
         assert own[-1]["max_inter"] == run["max_inter"]
-    assert {row["epsilon"] for row in found["depths"]} == set(fig33.EPSILONS)
-    assert all(1 <= row["depth"] <= 5 for row in found["depths"])
+    assert {row["epsilon"] for row in recorded["depths"]} == set(fig33.EPSILONS)
+    assert all(1 <= row["depth"] <= 5 for row in recorded["depths"])
 
 
 def test_the_table_of_figure_33_leaves_out_the_seeds_that_failed() -> None:
@@ -50,10 +50,10 @@ def test_constant_networks_are_detected(flat: tuple[float, ...], verdict: Verdic
     for row in numbers["rows"]:
         if row["weight_decay"] in flat:
             row["min_intra"] = 0.5
-    found = fig33.intra_rises.judge(numbers)
-    assert found.verdict is verdict
-    assert found.numbers["weakest"] == "networks that rise from the first to the last layer"
-    assert found.numbers["estimate"] == pytest.approx(1 - 2 * len(flat) / 6)
+    finding = fig33.intra_rises.judge(numbers)
+    assert finding.verdict is verdict
+    assert finding.numbers["weakest"] == "networks that rise from the first to the last layer"
+    assert finding.numbers["estimate"] == pytest.approx(1 - 2 * len(flat) / 6)
 
 
 def test_networks_without_cosines_are_left_out_and_counted() -> None:
@@ -68,9 +68,9 @@ def test_networks_without_cosines_are_left_out_and_counted() -> None:
         fig33.inter_positive,
         fig33.inter_unstable,
     ):
-        found = claim.judge(numbers)
-        assert found.verdict is Verdict.REPRODUCED
-        assert "a layer is undefined: 1 converged network" in found.evidence
+        finding = claim.judge(numbers)
+        assert finding.verdict is Verdict.REPRODUCED
+        assert "a layer is undefined: 1 converged network" in finding.evidence
 
 
 def test_very_few_exceptions_permit_one_step_in_ten() -> None:
@@ -78,9 +78,9 @@ def test_very_few_exceptions_permit_one_step_in_ten() -> None:
     for row in numbers["rows"]:
         if row["layer"] == 10 and row["weight_decay"] < 1e-3:  # three networks of six
             row["min_intra"] = 0.0
-    found = fig33.intra_rises.judge(numbers)
-    assert found.verdict is Verdict.REPRODUCED
-    steps = found.numbers["effects"][0]
+    finding = fig33.intra_rises.judge(numbers)
+    assert finding.verdict is Verdict.REPRODUCED
+    steps = finding.numbers["effects"][0]
     assert steps["estimate"] == pytest.approx(1 - 2 * 0.5 / 13)
     assert steps["low"] > 0.8
     for row in numbers["rows"]:
@@ -102,10 +102,13 @@ def test_early_layers_without_converged_networks_are_unmeasured() -> None:
     for run in numbers["runs"]:
         if run["weight_decay"] == 1e-3:
             run["converged"] = False
-    found = fig33.early_layers_separate.judge(numbers)
-    assert found.verdict is Verdict.UNDECIDED
-    assert "5 of 6 parts" in found.evidence
-    assert "not measured: weight decay 0.001" in found.evidence
+    finding = fig33.early_layers_separate.judge(numbers)
+    assert finding.verdict is Verdict.UNDECIDED
+    assert "5 of 6 parts" in finding.evidence
+    assert (
+        "not measured: half of the layers − effective depth at weight decay 0.001"
+        in finding.evidence
+    )
 
 
 def test_figure_33_has_a_panel_for_every_weight_decay() -> None:

@@ -10,8 +10,9 @@ import pytest
 from nclab.claims.claim import Verdict
 from nclab.claims.pictures import write_results
 from nclab.figures.matplotlib_renderer import save
+from nclab.figures.picture import Picture
 from nclab_papers.pan2023 import attacks, guarantees
-from nclab_papers.pan2023.guarantees import Config, guarantees_picture
+from nclab_papers.pan2023.guarantees import Config
 from nclab_papers.shared.small_classifier import NetworkConfig
 from tests.nclab_papers.pan2023.tiny import panel
 
@@ -43,9 +44,9 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_the_claims_are_judged_from_numbers(numbers: dict[str, Any]) -> None:
-    found = guarantees.worst_case.judge(numbers)
-    assert found.verdict is Verdict.HOLDS
-    assert found.numbers["compared"] > 2
+    finding = guarantees.worst_case.judge(numbers)
+    assert finding.verdict is Verdict.HOLDS
+    assert finding.numbers["compared"] > 2
     wrong = [{**row, "intra_lower": 1.0} for row in numbers["curve"]]
     spoiled = guarantees.worst_case.judge({**numbers, "curve": wrong})
     assert spoiled.verdict is Verdict.REFUTED
@@ -61,10 +62,10 @@ def test_a_decay_without_converged_networks_leaves_the_claim_undecided() -> None
     for row in numbers["networks"]:
         if row["weight_decay"] == 5e-3:
             row["accuracy"] = 0.9
-    found = guarantees.telling.judge(numbers)
-    assert found.verdict is Verdict.UNDECIDED
-    assert found.numbers["missing"] == ["weight decay 0.005, beyond 0.5"]
-    assert found.evidence.endswith("left out, accuracy below 0.99: 8 of 32")
+    finding = guarantees.telling.judge(numbers)
+    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.numbers["missing"] == ["guaranteed cosine − 0.5 at weight decay 0.005"]
+    assert finding.evidence.endswith("accuracy is below 0.99: 8 of 32 networks")
 
 
 def test_the_worst_case_is_close_to_the_certificate(numbers: dict[str, Any]) -> None:
@@ -92,8 +93,15 @@ def test_numbers_and_figures_are_written(numbers: dict[str, Any], tmp_path: Path
     assert (tmp_path / "run" / "guarantees.png").stat().st_size > 10_000
 
 
+def drawn(rows: list[dict[str, Any]], num_classes: int, product: float) -> Picture:
+    """Return the picture of some curves."""
+    config = {"num_classes": num_classes, "product": product}
+    [picture] = guarantees.pictures({"config": config, "curve": rows})
+    return picture
+
+
 def test_guarantee_curves_have_the_slopes_of_their_rows() -> None:
-    panels = [panel(guarantees_picture(ROWS, 4, 3.0), index) for index in (0, 1)]
+    panels = [panel(drawn(ROWS, 4, 3.0), index) for index in (0, 1)]
     labels = [series.label for one in panels for series in one.series]
     slopes = [float(label.rpartition("slope ")[2]) for label in labels]
     assert slopes == pytest.approx([0.5, 1.0, 1.0, 1 / 6, 0.5, 0.5], abs=0.005)
@@ -101,11 +109,11 @@ def test_guarantee_curves_have_the_slopes_of_their_rows() -> None:
 
 def test_a_curve_without_a_bound_has_no_slope() -> None:
     rows = [{"excess_loss": 0.1}, {"excess_loss": 1.0}]
-    assert panel(guarantees_picture(rows, 3, 1.0)).series[1].label == "nclab, no bound"
+    assert panel(drawn(rows, 3, 1.0)).series[1].label == "nclab, no bound"
 
 
 def test_figures_are_written_whole(tmp_path: Path) -> None:
-    written = save(guarantees_picture(ROWS, 4, 3.0), tmp_path)
+    written = save(drawn(ROWS, 4, 3.0), tmp_path)
     assert [path.suffix for path in written] == [".png", ".pdf", ".svg"]
     assert written[0].read_bytes().startswith(b"\x89PNG")
     assert written[1].read_bytes().startswith(b"%PDF")
@@ -113,7 +121,7 @@ def test_figures_are_written_whole(tmp_path: Path) -> None:
 
 
 def test_pictures_hold_the_arrays() -> None:
-    picture = guarantees_picture(ROWS, 4, 3.0)
+    picture = drawn(ROWS, 4, 3.0)
     intra, inter = panel(picture), panel(picture, 1)
     assert intra.series[1].y == pytest.approx([1 - row["intra_lower"] for row in ROWS])
     assert inter.series[1].y[-1] is None

@@ -11,6 +11,7 @@ from nclab_papers.pan2023.loss_steps import (
     class_loss_bound,
     log_sum_step,
     minimal_loss,
+    one_longer_class,
     tangent_step,
 )
 from tests.nclab_papers.pan2023.lemma_data import (
@@ -18,6 +19,15 @@ from tests.nclab_papers.pan2023.lemma_data import (
     assert_true,
     weights_and_features,
 )
+
+
+def test_a_mean_feature_is_longer_than_alpha_near_the_minimum() -> None:
+    W, H = one_longer_class(4, 3.0, 1.0075)
+    lengths = np.linalg.norm(H[:, 0], axis=1)
+    assert lengths[0] == pytest.approx(1.0075 * 3**0.5)
+    assert np.square(lengths).mean() == pytest.approx(3.0)
+    both = minimal_loss(W, H)
+    assert 9e-6 < both.left - both.right < 1e-5
 
 
 def test_no_loss_is_below_m() -> None:

@@ -58,12 +58,12 @@ STUDIED = [claim.id for claim in claims() if claim.needs in STUDIES]
 
 @pytest.mark.parametrize(("sign", "verdict"), [(1, Verdict.OPEN), (-1, Verdict.CONTRADICTED)])
 def test_a_claim_about_other_networks_is_open_unless_universal(sign: int, verdict: Verdict) -> None:
-    found = judge_effects([Part("x", {s: sign + 0.01 * s for s in range(8)})], margin=0.1)
-    assert of_the_source(found, THEIRS).verdict is Verdict.OPEN
-    told = of_the_source(found, THEIRS, universal=True)
+    finding = judge_effects([Part("x", {s: sign + 0.01 * s for s in range(8)})], margin=0.1)
+    assert of_the_source(finding, THEIRS).verdict is Verdict.OPEN
+    told = of_the_source(finding, THEIRS, universal=True)
     assert told.verdict is verdict
     assert "8 seeds" in told.evidence
-    assert of_the_source(found, {"config": {"networks": {"source": True}}}) is found
+    assert of_the_source(finding, {"config": {"networks": {"source": True}}}) is finding
 
 
 @pytest.mark.parametrize("name", STUDIED)
@@ -89,8 +89,8 @@ def test_adamw_without_collapse_in_one_metric_is_not_collapsed(column: str) -> N
     rows = [
         {**row, column: 0.2} if row["optimizer"] == "adamw" else row for row in as_rows(collapsed)
     ]
-    found = claim.judge({**collapsed, "networks": as_columns(rows)})
-    assert found.verdict is Verdict.REPRODUCED
+    finding = claim.judge({**collapsed, "networks": as_columns(rows)})
+    assert finding.verdict is Verdict.REPRODUCED
 
 
 def test_exchanged_arms_have_no_effect_for_many_seeds() -> None:
@@ -99,6 +99,6 @@ def test_exchanged_arms_have_no_effect_for_many_seeds() -> None:
     rows = [
         {**row, "seed": row["seed"] + 8 * turn} for turn in range(4) for row in as_rows(numbers)
     ]
-    found = claim.judge({**numbers, "networks": as_columns(rows)})
-    assert found.numbers["seeds"] == 32
-    assert found.verdict in (Verdict.NO_EFFECT, Verdict.UNDECIDED), found.evidence
+    finding = claim.judge({**numbers, "networks": as_columns(rows)})
+    assert finding.numbers["seeds"] == 32
+    assert finding.verdict in (Verdict.NO_EFFECT, Verdict.UNDECIDED), finding.evidence

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import linprog
 
 from nclab.errors import DataError
 from nclab.measurement.arrays import measure_features
@@ -25,7 +26,7 @@ from nclab.theory.certificates.norms_and_loss import (
 )
 from nclab.theory.certificates.one_class import alignment_lower, intra_lower, sharp_holds
 from nclab.theory.certificates.theorem_constants import asymptotic_constants
-from nclab.theory.layer_peeled import g_inverse, g_prime
+from nclab.theory.layer_peeled import FloatArray, g_inverse, g_prime, g_rise
 from nclab.theory.worst_case import worst_inter, worst_intra
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +102,53 @@ def test_reference_asymptotic_constants(row: dict[str, float]) -> None:
     constants = asymptotic_constants(int(row["num_classes"]), row["product"])
     for name in ("kappa", "mu_standard", "mu_pairs"):
         assert getattr(constants, name) == pytest.approx(row[name], rel=1e-5)
+
+
+def one_class(
+    classes: int, product: float, shares: FloatArray, sigma: FloatArray, r: FloatArray
+) -> tuple[float, float]:
+    """Return excess loss and intra-class cosine of an ETF with one class of several kinds of
+    features: shares, norms (scaled to mean square `product`^2) and cosines with the row."""
+    sigma = sigma * product / math.sqrt(float(shares @ sigma**2))
+    rise = g_rise(sigma * r - product, classes, product)
+    return float(shares @ rise) / classes, float(shares @ r) ** 2
+
+
+@pytest.mark.parametrize(
+    ("classes", "product", "turned", "rare"),
+    [(4, 1.0, 13.587, 31.419), (10, 2.5, 20.067, 29.416), (10, 5.0, 107.068, 18.390)],
+)
+def test_asymptotic_intra_counts_rare_reversed_samples(
+    classes: int, product: float, turned: float, rare: float
+) -> None:
+    """One of 1,000 samples with norm near 0 that points backwards may be worse than turned ones."""
+    constant = asymptotic_constants(classes, product).intra
+    assert constant == pytest.approx(max(turned, rare), rel=1e-3)
+    one, tiny = np.ones(1), np.array([1.0, 1e-9])
+    excess, intra = one_class(classes, product, one, one, np.array([1 - 1e-6]))
+    assert (1 - intra) / excess == pytest.approx(turned, rel=1e-3)
+    for share in (1e-3, 1e-5):
+        shares = np.array([1 - share, share])
+        excess, intra = one_class(classes, product, shares, tiny, np.array([1.0, -1.0]))
+        assert (1 - intra) / excess == pytest.approx(rare, rel=5 * share + 1e-3)
+
+
+def test_no_rare_features_exceed_the_asymptotic_constant() -> None:
+    rng = np.random.default_rng(0)
+    closest = math.inf
+    for _ in range(4000):
+        classes, product = int(rng.integers(2, 20)), math.exp(rng.uniform(-2, 2.5))
+        kinds = int(rng.integers(1, 4))
+        few = 10 ** rng.uniform(-7, -5, size=kinds)
+        shares = np.append(few, 1 - few.sum())
+        r = np.append(rng.choice([-1.0, 0.0, 0.5, *rng.uniform(-1, 1, 3)], size=kinds), 1.0)
+        r[-1] -= rng.choice([0.0, 10 ** rng.uniform(-8, -5)])
+        sigma = np.append(10 ** rng.uniform(-6, 0.3, size=kinds), 1.0)
+        excess, intra = one_class(classes, product, shares, sigma, r)
+        constant = asymptotic_constants(classes, product).intra
+        slack = 1 - (1 - intra) / (excess * constant)
+        closest = min(closest, slack)
+    assert -1e-4 < closest < 0.01
 
 
 @pytest.mark.parametrize("row", GOLDEN["true_worst_case"]["intra"])
@@ -184,6 +232,26 @@ def test_dual_check_agrees_with_a_fine_grid() -> None:
         assert sharp_holds(classes, r, y, y) == passes
 
 
+def test_no_distribution_of_features_is_below_the_exact_form() -> None:
+    """A linear program over distributions of (norm, cosine) on a grid: no proof is shared."""
+    rng = np.random.default_rng(1)
+    r, distances = np.linspace(-1, 1, 61), []
+    for _ in range(40):
+        classes, p = int(rng.integers(2, 20)), math.exp(rng.uniform(-1.5, 2.5))
+        mean_r = float(rng.uniform(0.05, 0.98))
+        sigma = np.concatenate([[0.0], p * np.geomspace(0.02, 8, 60)])
+        grid_s, grid_r = (axis.ravel() for axis in np.meshgrid(sigma, r))
+        losses = g(grid_s * grid_r, classes)
+        constraints = np.stack([np.ones_like(grid_s), grid_r, (grid_s / p) ** 2])
+        program = linprog(losses, A_eq=constraints, b_eq=[1.0, mean_r, 1.0], method="highs")
+        theta = np.linspace(0, (1 - mean_r) / 2, 20001)
+        rest = (1 - theta) * g(p * (mean_r + theta) / (1 - theta) ** 1.5, classes)
+        least = float((theta * math.log(classes) + rest).min())
+        assert program.fun >= least * (1 - 1e-6)
+        distances.append(program.fun / least - 1)
+    assert np.median(distances) < 0.02
+
+
 def test_sharp_bound_is_not_claimed_if_its_check_fails() -> None:
     inputs = norms_and_loss(4, 3.0, 1.0, g(3.0, 4) * 1.3)
     rho = alignment_lower(inputs)
@@ -230,7 +298,6 @@ def test_adversary_finds_no_violation(networks: int) -> None:
         "class_intra_lower",
         "deviation_upper",
         "thesis_intra_lower",
-        "regularised_alignment",
     }
 
 

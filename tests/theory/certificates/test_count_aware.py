@@ -50,6 +50,29 @@ def test_tight_at_the_optimum() -> None:
     assert bounds.optimal_loss == pytest.approx(target.loss, rel=1e-9)
 
 
+@pytest.mark.parametrize("relative", [0.0, 1e-9, 2e-6])
+def test_a_loss_below_the_optimum_counts_as_an_error_of_that_size(relative: float) -> None:
+    """Such a loss is accepted as rounding; a loss as far above the optimum is as likely."""
+    counts = [10, 10, 10, 1, 1, 1]
+    lowest = count_aware_bounds(counts, 2.0, 0.3).optimal_loss
+    below = count_aware_bounds(counts, 2.0, lowest * (1 - relative)).within_upper.value
+    above = count_aware_bounds(counts, 2.0, lowest * (1 + relative)).within_upper.value
+    assert below is not None
+    assert above is not None
+    assert below > 0
+    assert below >= above * (1 - 1e-3)
+
+
+def test_own_probabilities_with_a_loss_below_their_bound_prove_no_collapse() -> None:
+    optimum = nclab.target(counts=[6, 3, 1], norms=(1.5, 1.5))
+    q = torch.softmax(optimum.logits, 0)
+    sums = ((q - torch.eye(3).double()) * optimum.counts).T
+    least = bounds_from_probabilities([6, 3, 1], sums, 2.25, optimum.loss)
+    below = bounds_from_probabilities([6, 3, 1], sums, 2.25, least.optimal_loss * (1 - 1e-6))
+    above = bounds_from_probabilities([6, 3, 1], sums, 2.25, least.optimal_loss * (1 + 1e-6))
+    assert (below.within_upper.value or 0.0) >= (above.within_upper.value or 1.0) * (1 - 1e-3)
+
+
 def test_a_loss_that_zero_features_reach_guarantees_nothing() -> None:
     bounds = count_aware_bounds([5, 2, 1], 3.0, 1.2)
     assert not bounds.within_upper.valid

@@ -1,14 +1,14 @@
 """Every optimiser, loss and norm equals torch.optim and torch.nn; resuming of their states."""
 
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor
 
 from nclab.errors import NclabError
-from nclab.training.fleet import Fleet, Member, Recipe
+from nclab.training.fleet import Fleet, Loss, Member, Recipe
 from nclab.training.fleet.fleet import Backend
 from nclab.training.models.mlp import Activation, Norm, Shape
 from tests.reference.slow_training import plain_network, plain_training
@@ -28,7 +28,6 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 }
 SEEDS: dict[Norm, int] = {"affine": 5, "plain": 5, "none": 5, "last": 2}
 """Seeds of initial weights and batches."""
-LOSSES = ["cross_entropy", "label_smoothing", "focal", "mse"]
 DTYPES = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 BACKENDS: list[Backend] = ["kernel", "torch"]
 
@@ -84,7 +83,7 @@ def check(
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", get_args(Loss))
 @pytest.mark.parametrize("optimizer", [name for name in OPTIMIZERS if name != "sgdw nesterov"])
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
 @pytest.mark.parametrize("backend", BACKENDS)

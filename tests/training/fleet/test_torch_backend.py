@@ -1,25 +1,18 @@
 """Losses for extreme logits: both backends in float32 against autograd in float64."""
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 
-from nclab.training.fleet import Recipe, epoch_kernel
+from nclab.training.fleet import Loss, Recipe, epoch_kernel
 from nclab.training.fleet.kernel_backend import _numbers
 from nclab.training.fleet.torch_backend import mean_loss
 from tests.reference.slow_training import plain_loss
 
-KERNEL = {
-    "cross_entropy": epoch_kernel._cross_entropy,
-    "label_smoothing": epoch_kernel._label_smoothing,
-    "focal": epoch_kernel._focal,
-    "mse": epoch_kernel._mse,
-}
 
-
-@pytest.mark.parametrize("loss", KERNEL)
+@pytest.mark.parametrize("loss", get_args(Loss))
 @pytest.mark.parametrize("scale", [0.1, 5.0, 40.0, 300.0])
 def test_loss_and_gradient_equal_autograd(loss: Any, scale: float) -> None:
     generator = torch.Generator().manual_seed(1)
@@ -33,7 +26,7 @@ def test_loss_and_gradient_equal_autograd(loss: Any, scale: float) -> None:
     value, gradient = mean_loss(logits.clone(), labels, recipe)
     kernel_gradient = logits.clone().numpy()
     numbers = _numbers(recipe, 0.1, torch.float32)
-    kernel: Any = KERNEL[loss]
+    kernel = getattr(epoch_kernel, f"_{loss}")
     mean, hits = kernel.py_func(kernel_gradient, labels.numpy(), np.arange(9), numbers)
     assert hits == 4
     assert exact.grad is not None

@@ -36,8 +36,8 @@ VALUES: dict[str, Any] = {
 
 def test_every_combination_is_a_config() -> None:
     combinations = [
-        (one.recipe.optimizer, one.recipe.loss, one.shape.width, one.selection.imbalance)
-        for one in Axes(small(), VALUES).configs
+        (fleet.recipe.optimizer, fleet.recipe.loss, fleet.shape.width, fleet.selection.imbalance)
+        for fleet in Axes(small(), VALUES).configs
     ]
     assert combinations == list(itertools.product(*VALUES.values()))
     assert Axes(small()).configs == [small()]
@@ -45,7 +45,8 @@ def test_every_combination_is_a_config() -> None:
 
 def test_data_vary_as_sources_and_by_field() -> None:
     axes = {"data.samples": (130, 140), "data": (Teacher(inputs=8), ConicHull(inputs=8))}
-    combinations = [(type(one.data), one.data.samples) for one in Axes(small(), axes).configs]  # type: ignore[union-attr]
+    sources = [config.data for config in Axes(small(), axes).configs]
+    combinations = [(type(data), data.samples) for data in sources]  # type: ignore[union-attr]
     kinds = (Teacher, ConicHull)
     assert combinations == [(kind, size) for size in (130, 140) for kind in kinds]
 
@@ -53,7 +54,7 @@ def test_data_vary_as_sources_and_by_field() -> None:
 def test_fields_that_are_not_read_are_no_axes() -> None:
     values = {"recipe.optimizer": ("sgd", "adam"), "recipe.beta2": (0.9, 0.99)}
     combinations = [
-        (one.recipe.optimizer, one.recipe.beta2) for one in Axes(small(), values).configs
+        (config.recipe.optimizer, config.recipe.beta2) for config in Axes(small(), values).configs
     ]
     assert combinations == [("sgd", 0.999), ("adam", 0.9), ("adam", 0.99)]
     plain = small().plan(small().data.draw())[0].name
@@ -111,8 +112,8 @@ def test_a_sweep_equals_its_fleets_and_can_be_extended(tmp_path: Path) -> None:
         ("adam", 8),
     ]
     assert [row["run"] for row in rows[:2]] == [row["run"] for row in first]
-    for one in long.configs:
-        train_sweep(one, tmp_path / "b", workers=0)
+    for config in long.configs:
+        train_sweep(config, tmp_path / "b", workers=0)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     assert train_sweep([*short.configs, *long.configs], tmp_path / "a", workers=0) == rows
 
@@ -186,8 +187,8 @@ def test_omitted_options_have_the_defaults_of_the_format() -> None:
         "recipe": config.recipe,
         "data.selection": config.selection,
     }
-    for part, one in parts.items():
-        values = stored(dataclasses.asdict(one))
+    for part, config in parts.items():
+        values = stored(dataclasses.asdict(config))
         combinations |= {
             f"{part}.{k}": v
             for k, v in stored(values).items()

@@ -46,7 +46,7 @@ nclab.stateOf = (run) => {
   return nclab.element("span", { class: "states" }, parts);
 };
 
-nclab.prefersDark = window.matchMedia?.("(prefers-color-scheme: dark)"); // asked for every curve
+nclab.prefersDark = window.matchMedia?.("(prefers-color-scheme: dark)"); // every curve needs it
 
 nclab.dark = () => {
   const chosen = document.documentElement.getAttribute("data-theme");
@@ -57,7 +57,7 @@ nclab.dark = () => {
 nclab.paper = () => nclab.palette[nclab.dark() ? "dark" : "light"];
 
 nclab.line = (place) => {
-  // The last of the palette is for theory; runs and classes take the others.
+  // The last colour of the palette is reserved for theory; runs and classes use the others.
   const lines = nclab.paper().lines;
   const many = lines.length - 1;
   return lines[((place % many) + many) % many];
@@ -147,7 +147,7 @@ nclab.canvas = (box, height, draw) => {
     draw(state.pen, width, tall);
   }
   state.redraw = () => {
-    if (nclab.printing) return drawNow(); // no frame comes before the sheet is made
+    if (nclab.printing) return drawNow(); // the browser draws no further frame before it prints
     if (state.queued) return undefined;
     state.queued = true;
     window.requestAnimationFrame(drawNow);
@@ -177,7 +177,7 @@ nclab.canvas = (box, height, draw) => {
     });
   }
   nclab.prefersDark?.addEventListener("change", redraw);
-  // Paper is white, and nobody can open on it what is folded.
+  // In print, use light colours and open all folded sections.
   let folded = [];
   let before = null;
   window.addEventListener("beforeprint", () => {

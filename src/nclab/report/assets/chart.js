@@ -1,11 +1,11 @@
-// Curves on a canvas: hundreds of thousands of points, bands, marks, and the numbers at a place.
+// Curves on a canvas: hundreds of thousands of points, bands, marks, and the values at the pointer.
 "use strict";
 
 nclab.ticks = (low, high, logarithmic, room) => {
   let found = [];
   const count = Math.max(2, Math.floor(room / 60));
   if (logarithmic) {
-    // Whole decades where there are three or more, else marks between them; as many as have room.
+    // Whole decades if there are three or more, otherwise also marks between them, as many as fit.
     const first = Math.floor(Math.log10(low));
     const last = Math.ceil(Math.log10(high));
     const most = Math.max(2, Math.floor(room / 30));
@@ -22,7 +22,7 @@ nclab.ticks = (low, high, logarithmic, room) => {
       const step = Math.ceil(found.length / most);
       return found.filter((_, place) => place % step === 0);
     }
-    found = []; // less than a mark apart: as on a linear axis
+    found = []; // fewer than two marks: choose marks as on a linear axis
   }
   const raw = (high - low) / (logarithmic ? 4 : count);
   const size = 10 ** Math.floor(Math.log10(raw));
@@ -33,7 +33,7 @@ nclab.ticks = (low, high, logarithmic, room) => {
 };
 
 nclab.tickWords = (values) => {
-  // As few digits as tell each mark from its neighbours; near 1 what is missing to 1.
+  // As few digits as distinguish neighbouring marks; marks near 1 show their distance from 1.
   if (values.length < 2) return values.map((value) => nclab.number(value, 6));
   const plain = values.map((value) => nclab.number(value, 4));
   if (new Set(plain).size === values.length) return plain;
@@ -54,11 +54,11 @@ nclab.tickWords = (values) => {
   return values.map((value) => nclab.number(value, Math.min(15, more)));
 };
 
-nclab.FEW = 12; // so few points are drawn as such
+nclab.FEW = 12; // curves with at most so many points also show the points
 
 nclab.thinned = (one, most, usable) => {
-  // The places of a curve that are drawn, -1 for a gap. Of more points than fit, the lowest and the
-  // highest of each of as many parts: no peak is lost, and the pointer reads them all.
+  // Indices of the points that are drawn, -1 for a gap. If there are too many points, draw the
+  // lowest and the highest of each section, so that no peak is lost; the pointer reads all points.
   const places = [];
   const size = Math.max(1, Math.ceil((2 * one.x.length) / Math.max(2, most)));
   for (let from = 0; from < one.x.length; from += size) {
@@ -194,14 +194,14 @@ nclab.chart = (box, options) => {
   }
 
   function xTicks(bounds, log, room) {
-    // The places that were asked for, the only one there is, or round ones between.
+    // The only position, the requested positions, or round numbers.
     if (bounds.only !== undefined) return [bounds.only];
     if (view.xTicks?.length) return view.xTicks.filter((x) => x >= bounds.x0 && x <= bounds.x1);
     return nclab.ticks(bounds.x0, bounds.x1, log, room);
   }
 
   function layOut(pen, width, height) {
-    // Room for the words of both axes, however long they are.
+    // Reserve space for the labels of both axes.
     const how = scales();
     const bounds = extent(how.log, how.xLog);
     if (!bounds) return { said: how.said };
@@ -322,7 +322,7 @@ nclab.chart = (box, options) => {
     pen.stroke();
     pen.setLineDash([]);
     pen.fillStyle = paper.muted;
-    pen.textAlign = "left"; // where training begins: at its end the curves come near the line
+    pen.textAlign = "left"; // on the left, because curves come near the line at the end of training
     pen.textBaseline = y < frame.top + 16 ? "top" : "bottom";
     pen.fillText(one.label, frame.left + 4, y + (y < frame.top + 16 ? 3 : -2));
   }
@@ -388,7 +388,7 @@ nclab.chart = (box, options) => {
     pen.beginPath();
     places.forEach((at, order) => {
       if (at < 0) {
-        open = false; // a gap in what is known
+        open = false; // a missing value leaves a gap
         return;
       }
       const x = frame.x(one.x[at]);
@@ -428,7 +428,7 @@ nclab.chart = (box, options) => {
   }
 
   function nearest(one, x) {
-    // The place in a curve that is next to x; curves run from left to right.
+    // Index of the point nearest to x; the points are sorted by x.
     let low = 0;
     let high = one.x.length - 1;
     while (low < high) {
@@ -643,7 +643,7 @@ nclab.seriesColour = (one) => (one.ink ? nclab.paper().ink : nclab.line(one.colo
 nclab.tone = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
 
 nclab.close = (value) => {
-  // A value to be read: near 1 by what is missing to it.
+  // Text of a value; values near 1 are shown as their distance from 1.
   if (typeof value !== "number" || Math.abs(1 - value) >= 1e-3 || value === 1)
     return nclab.number(value, 5);
   return `1${value < 1 ? "−" : "+"}${nclab.number(Math.abs(1 - value), 2)}`;

@@ -1,4 +1,4 @@
-// The table of claims, narrowed by verdict, paper, whose they are, and words.
+// The table of claims, filtered by verdict, paper, author and words.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("claim-filter");
@@ -15,7 +15,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const needles = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     rows.forEach((row) => {
-      // In the words as they are written, too: epsilon finds what is typeset as ε.
+      // Also search the source text, so that "epsilon" finds a typeset ε.
       const text = `${row.textContent} ${row.dataset.words}`.toLowerCase();
       const fits =
         (!wanted.length || wanted.indexOf(row.dataset.verdict) >= 0) &&

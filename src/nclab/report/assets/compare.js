@@ -44,7 +44,7 @@ nclab.writeView = (state, defaults) => {
 nclab.overTraining = (x) => ["epoch", "step", "log t"].indexOf(x) >= 0;
 
 nclab.smooth = (y, weight) => {
-  // A moving average that forgets; it begins at the first value, not at 0.
+  // Exponential moving average, corrected so that it starts at the first value.
   if (!weight) return y;
   let sum = 0;
   let mass = 0;
@@ -70,7 +70,7 @@ nclab.valueAt = (one, x, from) => {
 };
 
 nclab.spread = (curves) => {
-  // Mean, smallest and largest of several curves, at every place where one of them was measured.
+  // Mean, smallest and largest of several curves, at every x at which one of them was measured.
   const alike = (one, other) =>
     one === other || (one.length === other.length && one.every((x, at) => x === other[at]));
   const same = curves.every((one) => alike(one.x, curves[0].x));
@@ -140,7 +140,7 @@ nclab.compare = (source) => {
     if (axes.length && kinds(axes[0]) <= 12) found.colour = axes[0];
     if (found.colour && axes.length > 1 && kinds(axes[0]) * kinds(axes[1]) <= 24)
       found.dash = axes[1];
-    // Ended runs that were measured once are no curves: they are looked at against a setting.
+    // Runs that ended with a single measurement have no curves: draw them against a setting.
     const once = table.runs.every((run) => run.measured <= 1 && run.state !== "running");
     if (once && axes.length) {
       found.x = axes.find((axis) => typeof table.runs[0].config[axis] === "number") || axes[0];
@@ -163,7 +163,7 @@ nclab.compare = (source) => {
   }
 
   page.runs = () => {
-    // Those that the filter leaves and that are not switched off.
+    // Runs that pass the filter and are not switched off.
     const off = new Set(state.off);
     return page.rows.filter((run) => !off.has(run.slug));
   };
@@ -173,7 +173,7 @@ nclab.compare = (source) => {
   }
 
   function groups(runs) {
-    // By the values of up to two settings, in the order of the values.
+    // Group runs by the values of up to two settings, in the order of the values.
     const axes = grouping();
     const found = new Map();
     runs.forEach((run) => {
@@ -271,7 +271,7 @@ nclab.compare = (source) => {
   }
 
   function places(runs) {
-    // Where a setting is drawn: numbers at their place, words one after the other.
+    // Positions of the values of a setting: numbers at their value, words one after the other.
     const values = Array.from(new Set(runs.map((run) => run.config[state.x]))).sort(nclab.order);
     const known = values.filter((value) => value !== undefined && value !== null);
     if (known.every((value) => typeof value === "number"))
@@ -332,7 +332,7 @@ nclab.compare = (source) => {
   }
 
   function words() {
-    // What the charts leave out, said once above them.
+    // Describe above the charts which runs they leave out.
     const runs = page.runs();
     const said = [`${runs.length} of ${table.runs.length} runs`];
     if (!overTraining()) {
@@ -376,7 +376,7 @@ nclab.compare = (source) => {
   }
 
   page.draw = () => {
-    groups(page.runs()); // the table has the colours of the groups before there are curves
+    groups(page.runs()); // the table shows the colours of the groups before the curves are loaded
     page.charts.forEach((one) => {
       one.chart.update(changes(one.metric));
       const about = table.metrics.find((each) => each.name === one.metric);
@@ -494,7 +494,7 @@ nclab.compare = (source) => {
   }
 
   page.take = (fresh) => {
-    // All runs, or those that changed.
+    // The message has all runs, or only those that changed.
     const first = !state;
     if (fresh.whole || first) table = Object.assign({}, fresh);
     else {

@@ -1,4 +1,4 @@
-// The papers' figures, drawn by plotly from the numbers beside them.
+// The figures of papers, drawn by plotly from their numbers.
 "use strict";
 nclab.figures = {};
 nclab.addFigure = (id, spec) => {
@@ -60,7 +60,7 @@ nclab.drawFigure = (box) => {
   const image = box.querySelector("img");
   const plot =
     box.querySelector(".plot") || box.appendChild(nclab.element("div", { class: "plot" }));
-  // On a small screen a figure of many panels is moved sideways rather than squeezed.
+  // On a small screen a figure with many panels scrolls sideways and keeps its width.
   const lefts = Object.keys(spec.layout)
     .filter((key) => key.indexOf("xaxis") === 0)
     .map((key) => spec.layout[key].domain[0]);
@@ -100,8 +100,8 @@ document.addEventListener("DOMContentLoaded", () => {
   nclab.onTheme(() => {
     boxes.forEach(nclab.drawFigure);
   });
-  // Paper is narrower than most screens: figures are laid out anew for it, at once, as the sheet is
-  // made when this returns; Plots.resize would wait.
+  // Paper is narrower than most screens. Lay the figures out again before this function returns,
+  // because the browser prints then; Plots.resize would finish too late.
   function fit(width) {
     document.querySelectorAll(".plot").forEach((plot) => {
       plot.style.width = width ? `${width}px` : "";

@@ -72,7 +72,7 @@ nclab.heatMap = (box, options) => {
     const cut = (name) =>
       called(name).length > 14 ? `${called(name).slice(0, 13)}…` : called(name);
     for (let name = 0; name < view.size; name += every) {
-      // Long names below are turned; the whole name stands below the map.
+      // Long names at the bottom are rotated; the full name is shown below the map.
       pen.textAlign = "right";
       pen.fillText(cut(name), left - 6, top + (name + 0.5) * side);
       pen.save();

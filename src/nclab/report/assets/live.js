@@ -27,7 +27,7 @@ document.addEventListener("DOMContentLoaded", () => {
       return found;
     },
     want: (state) => {
-      // Another choice is another question; a setting on the x axis asks for no curves.
+      // A new selection needs new curves; a setting on the x axis needs none.
       if (nclab.overTraining(state.x)) place = state.x;
       const next = JSON.stringify([state.layer, place, state.metrics]);
       if (next === asked) return;
@@ -101,7 +101,7 @@ document.addEventListener("DOMContentLoaded", () => {
   pause.addEventListener("click", () => {
     paused = !paused;
     pause.textContent = paused ? "▶ Go on" : "❚❚ Pause";
-    // What was missed meanwhile comes with the first message of a new connection.
+    // The first message of a new connection has everything that changed during the pause.
     if (paused) line.stop();
     else line.again();
     tell();

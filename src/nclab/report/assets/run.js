@@ -25,7 +25,7 @@ nclab.runPage = () => {
   }
 
   function alarms() {
-    // Where in training a monitor warned.
+    // Moments of training at which the monitor raised alarms.
     const at = { epoch: "epoch", step: "step" }[settings.place];
     return data.warnings
       .filter((one) => at && typeof one[at] === "number")
@@ -33,7 +33,7 @@ nclab.runPage = () => {
   }
 
   function alarmList() {
-    // As the page is written, and again when a monitor warns while one looks.
+    // Fill the table when the page opens and whenever the monitor raises an alarm.
     const box = document.getElementById("alarms");
     const said = (one) => (one.names?.length ? one.names : one.classes || []).join(", ");
     const where = (one) =>
@@ -61,7 +61,7 @@ nclab.runPage = () => {
   }
 
   function seriesOf(metric) {
-    // Per layer, from the kind of record that has most of it.
+    // For each layer, use the kind of record with the most values.
     const best = {};
     data.tables.forEach((table) => {
       table.columns.forEach((column) => {
@@ -150,7 +150,7 @@ nclab.runPage = () => {
     function meaning() {
       document.getElementById("metric-meaning").textContent = info(chooser.value).meaning;
       const formula = document.getElementById("metric-formula");
-      const own = nclab.formulas?.[chooser.value]; // of the package, never of a run
+      const own = nclab.formulas?.[chooser.value]; // a formula of nclab, never text from a run
       formula.hidden = !own;
       formula.innerHTML = own || "";
     }
@@ -423,7 +423,7 @@ document.addEventListener("DOMContentLoaded", () => {
         if (over()) nclab.changes.stop();
       })
       .catch(() => {
-        // The server or the run is gone; keep what is drawn.
+        // The server or the run is gone; keep the charts.
       })
       .finally(() => {
         window.setTimeout(() => {
@@ -435,7 +435,7 @@ document.addEventListener("DOMContentLoaded", () => {
   nclab.changes = nclab.whileShown(() => {
     if (over()) return null;
     const source = new EventSource(`${live}api/changes?run=${slug}`);
-    source.onopen = ask; // what was missed meanwhile
+    source.onopen = ask; // ask for everything that changed while the connection was closed
     source.onmessage = ask;
     return source;
   });

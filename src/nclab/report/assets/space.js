@@ -1,4 +1,4 @@
-// The picture of neural collapse in 3-D: drag to turn, and it moves on between measurements.
+// The 3-D picture of neural collapse: drag to rotate; frames between measurements are interpolated.
 "use strict";
 
 nclab.space = (box, options) => {
@@ -42,7 +42,8 @@ nclab.space = (box, options) => {
       const deep = sine * x + cosine * y;
       const far = along * deep - up * z;
       const high = up * deep + along * z;
-      const close = 4.5 / Math.max(1.5, 4.5 + far / view.fine / room); // nothing is behind the eye
+      // The maximum keeps every point in front of the viewer.
+      const close = 4.5 / Math.max(1.5, 4.5 + far / view.fine / room);
       return {
         x: width / 2 + right * size * close,
         y: height / 2 - high * size * close,
@@ -101,7 +102,7 @@ nclab.space = (box, options) => {
   }
 
   function extent(frame) {
-    // Extent of the picture: the simplex, or most features while they are spread out.
+    // Radius of the picture: that of the simplex, or of most features while they are spread out.
     if (frame.extent) return frame.extent;
     const corners = norms(frame.etf);
     const features = norms(frame.points).sort((one, other) => one - other);
@@ -279,7 +280,7 @@ nclab.player = (box, options) => {
   });
 
   function show() {
-    button.hidden = slider.hidden = view.count < 2; // one moment does not play
+    button.hidden = slider.hidden = view.count < 2; // a single frame cannot be played
     slider.value = at;
     words.textContent = view.label(Math.min(view.count - 1, Math.round(at)));
     view.show(at);

@@ -44,7 +44,7 @@ nclab.svgPen = (width, height) => {
       path += `M${n(x)} ${n(y)}h${n(wide)}v${n(tall)}h${n(-wide)}Z`;
     },
     arc: (x, y, size) => {
-      // Whole circles alone are drawn.
+      // Only whole circles are supported.
       path += `M${n(x - size)} ${n(y)}a${n(size)} ${n(size)} 0 1 0 ${n(2 * size)} 0`;
       path += `a${n(size)} ${n(size)} 0 1 0 ${n(-2 * size)} 0`;
     },
@@ -114,7 +114,7 @@ nclab.svgPen = (width, height) => {
 };
 
 nclab.saveFigure = (page, kind, name = "figure") => {
-  // All charts on one sheet, each with its title, above what tells their curves apart.
+  // All charts on one sheet, each with its title, above the shared legend.
   const wide = 520;
   const tall = 320;
   const many = Math.min(page.charts.length, 3);

@@ -4,7 +4,7 @@ nclab.gotRuns = (table) => {
   nclab.table = table;
 };
 
-nclab.letters = new Intl.Collator(undefined, { numeric: true }); // made once: making it is slow
+nclab.letters = new Intl.Collator(undefined, { numeric: true }); // slow to create
 
 nclab.order = (one, other) => {
   // Sort numbers by size and texts by letters; missing values come last.
@@ -63,7 +63,7 @@ nclab.filtered = (runs, text) => {
 
 nclab.runTable = (box, options) => {
   // options: {link(run), colour(run), changed(), filter, count}
-  const MOST = 100; // rows, until all are asked for
+  const MOST = 100; // rows that are shown before the user asks for all
   const FIRST = ["accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv"];
   const FIXED = ["state", "epoch"];
   let state = null;
@@ -189,7 +189,7 @@ nclab.runTable = (box, options) => {
     const empty = (one) => one === null || one === undefined;
     return rows.slice().sort((one, other) => {
       const [a, b] = [value(one), value(other)];
-      if (empty(a) || empty(b)) return nclab.order(a, b); // what is not there is last both ways
+      if (empty(a) || empty(b)) return nclab.order(a, b); // missing values come last in both orders
       return down ? nclab.order(b, a) : nclab.order(a, b);
     });
   }
@@ -232,7 +232,7 @@ nclab.runTable = (box, options) => {
     const made = (all ? list : list.slice(0, MOST)).map((run) => line(run, off));
     body.replaceChildren(...made);
     if (held) {
-      // Whoever was in a row stays there.
+      // Keep the keyboard focus in its row.
       const again = made.find((row) => row.dataset.run === held);
       again?.querySelector(tag.toLowerCase())?.focus({ preventScroll: true });
     }

@@ -78,7 +78,7 @@ class Certificate(Printed):
     """Bounds from the mean loss over samples; None if no counts were given."""
     worst_case_inputs: bool = False
     """Whether alpha and loss are upper bounds from the means over samples, because the values of
-    every class are missing."""
+    every class (for soft labels, their hard-label losses) are missing."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values.
@@ -192,8 +192,9 @@ excess 0.0325
     labels = ", of hard labels," if by_samples.soft else ""
     if certificate.worst_case_inputs:
         at_most = "at most "
-        hint = " (a small class may carry most of the loss: pass class_losses and class_alphas"
-        hint += " for exact values)"
+        why = "a small class may carry most of the loss"
+        why = "the most that these soft labels allow" if by_samples.soft else why
+        hint = f" ({why}: pass class_losses and class_alphas for exact values)"
     best = f"best for alpha * beta {at_most or '= '}{product:.4g}: {best}"
     return [
         f"mean loss over samples {by_samples.loss:.6g}; with these norms and counts no network has "

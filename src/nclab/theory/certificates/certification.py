@@ -9,7 +9,11 @@ from numpy.typing import ArrayLike
 
 from nclab.errors import DataError
 from nclab.theory.certificates.certificate import Certificate
-from nclab.theory.certificates.count_aware import count_aware_bounds
+from nclab.theory.certificates.count_aware import (
+    count_aware_bounds,
+    hard_loss_upper,
+    least_soft_losses,
+)
 from nclab.theory.certificates.fraction_of_pairs import pairs_upper
 from nclab.theory.certificates.inter import MeanCosineProof, inter_from_means, mean_cosine_upper
 from nclab.theory.certificates.norms_and_loss import (
@@ -50,7 +54,7 @@ class ClassArrays(TypedDict, total=False):
     """Losses and norms of every class; pass all three or none."""
 
     class_losses: ArrayLike | None
-    """(C,) mean cross-entropy."""
+    """(C,) mean cross-entropy of hard labels, also if `targets` are soft."""
     class_alphas: ArrayLike | None
     """(C,) rms feature norm."""
     class_betas: ArrayLike | None
@@ -97,7 +101,8 @@ def certify(
             feature norm and norm of the centred row of every class, for bounds on each.
             `counts`, (C,), if loss and alpha are means over samples instead, and `targets`, (C, C),
             if labels are soft: then `count_aware` holds for them, and the bounds on single classes
-            follow from the class arrays or, without them, from what the counts leave possible.
+            follow from the class arrays (`class_losses` of hard labels) or, without them, from the
+            largest hard-label loss that counts, targets and the mean loss leave possible.
 
     >>> certificate = certify(10, 2.0, 2.5, 0.0352017)
     >>> round(certificate.intra_lower.value, 4), certificate.inter_upper.value
@@ -122,9 +127,16 @@ def certify(
             counts, float(alpha) * float(beta), loss, bias=bias_norm > 0, targets=targets
         )
         alpha, loss, worst_case_inputs = _class_means(num_classes, alpha, loss, counts, arrays)
+        if targets is not None:
+            soft = np.asarray(targets, dtype=np.float64)
+            loss = _hard_loss(by_samples.loss, counts, soft / soft.sum(0), arrays)
+            # No network with these norms has more: |w_j - w_c| <= sqrt(2C) beta.
+            largest = math.sqrt(2 * num_classes) * alpha * float(beta) + math.sqrt(2) * bias_norm
+            loss = min(loss, math.log(num_classes) + largest)
+            worst_case_inputs |= arrays.get("class_losses") is None
     inputs = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
     alpha, beta, loss = float(alpha), float(beta), float(loss)
-    by_class = class_bounds(inputs, alpha, beta, **arrays)
+    by_class = _class_bounds(inputs, alpha, beta, arrays)
     certificate = _certificate(inputs, alpha, beta, loss, delta, by_class, pairs=pairs)
     return replace(certificate, count_aware=by_samples, worst_case_inputs=worst_case_inputs)
 
@@ -211,6 +223,22 @@ def _class_means(
     return alpha, loss, largest_ratio > 1 and not known
 
 
+def _hard_loss(loss: float, counts: ArrayLike, targets: FloatArray, arrays: ClassArrays) -> float:
+    """Return the class average of hard-label losses, or its upper bound from the soft loss."""
+    sizes = np.asarray(counts, dtype=np.float64)
+    if (given := arrays.get("class_losses")) is None:
+        return hard_loss_upper(sizes, targets, loss)
+    losses = _class_array("class_losses", given, len(sizes))
+    least = float(least_soft_losses(losses, targets) @ sizes / sizes.sum())
+    if least > loss * (1 + AGREEMENT):
+        raise DataError(
+            f"Expected class_losses of hard labels, got losses with which these targets have a "
+            f"mean loss of at least {least:.6g}, above loss = {loss:.6g}. Pass the mean of "
+            "-log(probability of the class) over its samples."
+        )
+    return float(losses.mean())
+
+
 def _inter(
     inputs: NormsAndLoss, rho: float, intra: float, pairs: bool
 ) -> tuple[Bound, MeanCosineProof | None]:
@@ -264,14 +292,8 @@ def _bound(value: float, reason: str, source: str) -> Bound:
     return Bound(float(value), "" if value > 0 else reason, source)
 
 
-def class_bounds(
-    inputs: NormsAndLoss,
-    alpha: float,
-    beta: float,
-    *,
-    class_losses: ArrayLike | None = None,
-    class_alphas: ArrayLike | None = None,
-    class_betas: ArrayLike | None = None,
+def _class_bounds(
+    inputs: NormsAndLoss, alpha: float, beta: float, arrays: ClassArrays
 ) -> tuple[FloatArray, FloatArray] | None:
     r"""Return lower bounds on alignment and intra-class cosine of every class, or None.
 
@@ -282,12 +304,8 @@ def class_bounds(
     Source: pan2023, Thm 2.3.1
     Range: [-1, 1]^C and [0, 1]^C.
     """
-    arrays = {
-        "class_losses": class_losses,
-        "class_alphas": class_alphas,
-        "class_betas": class_betas,
-    }
-    absent = [name for name, values in arrays.items() if values is None]
+    values = {name: arrays.get(name) for name in ("class_losses", "class_alphas", "class_betas")}
+    absent = [name for name, array in values.items() if array is None]
     if len(absent) == 3:
         return None
     if absent:
@@ -296,7 +314,7 @@ def class_bounds(
             f"{absent[0]} is missing."
         )
     losses, alphas, betas = (
-        _class_array(name, values, inputs.num_classes) for name, values in arrays.items()
+        _class_array(name, array, inputs.num_classes) for name, array in values.items()
     )
     _agree("class_losses", float(losses.mean()), "loss", inputs.loss)
     _agree("class_alphas", math.sqrt(float((alphas**2).mean())), "alpha", float(alpha))

@@ -4,12 +4,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from scipy.special import xlogy
 from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.theory.certificates.norms_and_loss import TOLERANCE, Bound, as_number
+from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.targets.given_norms import find_weight
 from nclab.theory.targets.program import (
     Program,
@@ -24,9 +27,8 @@ from nclab.theory.targets.program_solver import MANY, Optimum, average_counts, l
 ROUNDING = 1e-15
 """Rounding error allowed for a mean entropy."""
 GRID = 160
-"""Number of scales of the residuals that are tried, twenty a decade."""
-OWN = "the network's own probabilities"
-PROVES_NOTHING = f"vacuous: {OWN} prove nothing at its loss"
+"""Number of factors k of the residuals to try, twenty per decade."""
+PROBABILITIES = "the network's own probabilities"
 SOURCE = "docs/certificates.md, any counts and targets"
 
 
@@ -64,20 +66,17 @@ def residual_bound(
     $$L \ge \operatorname{mean} H(q) - \tfrac1n\sqrt{\lambda_{\max}(S)}\,\|W\|_F\|H\|_F,\qquad
     S = \textstyle\sum_i (q_i-T_i)(q_i-T_i)^\top$$
 
-    This holds for any distributions q, such as the network's probabilities, any counts, and hard,
-    soft or noisy targets. One pass over the data gives the C x C moment S and the mean entropy.
+    This holds without a bias, for any distributions q, such as the network's probabilities, any
+    counts, and hard, soft or noisy targets. One pass over the data gives the C x C moment S and the
+    mean entropy.
     """
-    return mean_entropy - _steepest(moment, samples) * product
-
-
-def _steepest(moment: ArrayLike | Tensor, samples: int) -> float:
-    """Return the largest singular value of the residuals, divided by the number of samples."""
     S = torch.as_tensor(moment, dtype=torch.float64)
     if S.ndim != 2 or S.shape[0] != S.shape[1] or samples < 1:
         raise DataError(
             f"Expected a square moment and at least 1 sample, got {tuple(S.shape)} and {samples}."
         )
-    return math.sqrt(max(float(torch.linalg.eigvalsh(S)[-1]), 0.0)) / samples
+    largest = math.sqrt(max(float(torch.linalg.eigvalsh(S)[-1]), 0.0))
+    return mean_entropy - largest / samples * product
 
 
 def bounds_from_probabilities(
@@ -125,37 +124,15 @@ def bounds_from_probabilities(
     largest = min(1 / max(float(wrong.max()), 1e-300), 1e300)
     grid = [1.0, *(largest * 10 ** (-8 * step / GRID) for step in range(GRID + 1))]
     entropies = [entropy(k) for k in grid]
-    lowest = max(h - k * cost for h, k in zip(entropies, grid, strict=True))
-    lowest = max(0.0, lowest - ROUNDING * (1 + math.log(C)))
     slack = ROUNDING * (1 + math.log(C))
-    reached = max((h - loss - slack) / k for h, k in zip(entropies, grid, strict=True))
+    lowest = max(h - k * cost for h, k in zip(entropies, grid, strict=True))
+    lowest = max(0.0, lowest - slack)
+    allowed = _widened(loss, lowest, product) + slack
+    reached = max((h - allowed) / k for h, k in zip(entropies, grid, strict=True))
     reached -= float((residual @ share).norm()) * bias_norm
     ratio = reached / (slope * norm) if slope * norm > 0 else 0.0
-    return replace(_bounds(loss, lowest, ratio, PROVES_NOTHING), proof=OWN)
-
-
-def bounds_from_residuals(
-    moment: ArrayLike | Tensor,
-    entropies: tuple[float, float],
-    samples: int,
-    product: float,
-    loss: float,
-    *,
-    bias: float = 0.0,
-) -> CountAwareBounds:
-    r"""Return the bounds of labels that differ between samples, from the network's residuals.
-
-    The loss is at least `residual_bound` and at least the mean entropy of the targets; `entropies`
-    holds the mean entropies of probabilities and of targets. `bias` is the most that a bias of
-    the measured norm could gain, |mean residual| |b|.
-    """
-    C = len(torch.as_tensor(moment))
-    cost = _steepest(moment, samples) * math.sqrt(C * samples) * product
-    lowest = max(entropies[0] - cost - bias, entropies[1]) - ROUNDING * (1 + math.log(C))
-    ratio = (entropies[0] - loss - bias) / max(cost, 1e-300)
-    bounds = _bounds(loss, lowest, ratio, PROVES_NOTHING)
-    reason = "needs targets that are the same for all samples of a class"
-    return replace(bounds, within_upper=Bound(None, reason, SOURCE), proof=OWN, soft=True)
+    reason = f"vacuous: {PROBABILITIES} prove nothing at its loss"
+    return replace(_bounds(loss, lowest, ratio, reason), proof=PROBABILITIES)
 
 
 def count_aware_bounds(
@@ -195,7 +172,7 @@ def count_aware_bounds(
             f"Loss {loss:.6g} contradicts the norms: alpha * beta = {product:.6g} and these counts "
             f"allow no mean loss below {lowest:.6g}. Are alpha and loss means over all samples?"
         )
-    needed = _needed(program, max(loss, lowest))
+    needed = _needed(program, _widened(loss, lowest, product))
     zero_loss = evaluate(program, zero_point(program)).loss
     why = "features that are zero reach this loss"
     why = why if loss >= zero_loss else "the norm that this loss needs is too large to compute"
@@ -204,7 +181,8 @@ def count_aware_bounds(
 
 
 def _bounds(loss: float, lowest: float, ratio: float, reason: str) -> CountAwareBounds:
-    rho = min(max(ratio, 0.0), 1.0)
+    # A ratio above 1 means that the loss is below the optimum, by an error that goes both ways.
+    rho = max(min(ratio, 2 - ratio), 0.0)
     reason = "" if rho > 0 else reason
     return CountAwareBounds(
         loss=float(loss),
@@ -213,6 +191,67 @@ def _bounds(loss: float, lowest: float, ratio: float, reason: str) -> CountAware
         alignment_lower=Bound(rho, reason, SOURCE),
         within_upper=Bound(1 - rho**2, reason, SOURCE),
     )
+
+
+def least_soft_losses(hard: FloatArray, targets: FloatArray) -> FloatArray:
+    r"""Return (C,) the smallest mean soft loss of each class, given its mean hard-label loss x.
+
+    $$F_c(x) = \tau x - (1-\tau)\log(1-e^{-x})
+    - \sum_{j\ne c}T_{jc}\log\tfrac{T_{jc}}{1-\tau},\qquad \tau = T_{cc}$$
+
+    Source: docs/certificates.md, soft labels
+    Range: at least the entropy of the targets, reached at x = -log tau.
+    """
+    own = targets.diagonal()
+    others = targets - np.diag(own)
+    rest = others.sum(0)  # 1 - tau, exact where the others are tiny
+    entropy = xlogy(rest, rest) - xlogy(others, others).sum(0)
+    return np.asarray(own * hard - xlogy(rest, -np.expm1(-hard)) + entropy)
+
+
+def hard_loss_upper(counts: FloatArray, targets: FloatArray, loss: float) -> float:
+    r"""Return the largest class average of hard-label losses that a mean soft loss allows.
+
+    $$\max_x \tfrac1C\sum_c x_c \quad\text{s.t.}\quad \sum_c\tfrac{n_c}n F_c(x_c)\le L$$
+
+    F is that of `least_soft_losses`. The problem is concave; with the multiplier $\mu$ its
+    maximiser is $e^{x_c}-1 = (1-\tau_c)/(\tau_c-\tfrac{n}{\mu Cn_c})$.
+
+    Source: docs/certificates.md, soft labels
+    Range: [0, inf]; inf if a class has no target probability of its own.
+    """
+    own, shares = targets.diagonal(), counts / counts.sum()
+    rest = (targets - np.diag(own)).sum(0)
+    if own.min() <= 0:
+        return math.inf
+    weights = len(own) * shares
+    smallest = float((1 / (weights * own)).max())
+    above = own - 1 / (weights * smallest)
+    above = np.where(above < 1e-14 * own, 0.0, above)
+    entropy = float(shares @ least_soft_losses(-np.log(own), targets))
+    loss = max(loss, entropy)
+    loss += 8 * float(np.finfo(float).eps) * (1 + math.log(len(own)) + loss)
+
+    def losses(log_share: float) -> tuple[float, float, float]:
+        """Return the multiplier, the mean soft loss and the class average of its maximiser."""
+        share = math.exp(log_share)
+        # tau - n/(mu C n_c) with mu = smallest (1 + share), without cancellation at small shares.
+        x = np.log1p(rest / (above + share / (1 + share) / (weights * smallest)))
+        mean = float(shares @ least_soft_losses(x, targets))
+        return smallest * (1 + share), mean, float(x.mean())
+
+    low, high = -80.0, 80.0  # the mean soft loss falls as the multiplier grows
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if losses(middle)[1] >= loss else (low, middle)
+    multiplier, reached, average = losses(low)
+    return average + multiplier * max(loss - reached, 0.0)
+
+
+def _widened(loss: float, lowest: float, product: float) -> float:
+    """Return the loss plus its rounding error; a shortfall below the optimum counts as error."""
+    padding = 4 * float(np.finfo(float).eps) * (1 + product) * lowest
+    return max(loss, lowest) + max(lowest - loss, 0.0) + padding
 
 
 def _least(program: Program, norm: float) -> float:

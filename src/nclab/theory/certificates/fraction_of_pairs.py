@@ -22,7 +22,8 @@ HALVINGS = 27
 SMALLEST_STEP = 1e-12
 """Smallest resolved deviation of a cosine from -1/(C-1)."""
 STEPS = 2.0 ** np.concatenate([np.linspace(-8, 1, 73), np.arange(2.0, 17.0)])
-"""Values of y to try, relative to the best one at small excess; large ones serve k near M."""
+"""Values of y to try, relative to the best y at small excess; large ones help if k is near the
+number M of all pairs."""
 LADDER = 0.75 ** np.arange(49)
 """Relative steps to a cosine at which the search for a refuted cosine begins."""
 ALMOST_ALL = 0.9
@@ -146,7 +147,7 @@ def pairs_upper(inputs: NormsAndLoss, excluded: int) -> float | None:
 
 
 def _through_means(inputs: NormsAndLoss, graphs: GraphGroups, ratio: float, limit: float) -> float:
-    """Return the bound through cosines of class means, or `most` if it is not smaller."""
+    """Return the bound through cosines of class means, or `limit` if it is not smaller."""
     rho = alignment_lower(inputs)
     if rho <= 0:
         return limit
@@ -162,7 +163,7 @@ def _through_means(inputs: NormsAndLoss, graphs: GraphGroups, ratio: float, limi
 def _least_cosine(
     inputs: NormsAndLoss, graphs: GraphGroups, spread: FeatureSpread, limit: float
 ) -> float:
-    """Return the smallest cosine that is refuted, or `most`."""
+    """Return the smallest cosine that is refuted, or `limit` if none below it is."""
     start = -1 / (inputs.num_classes - 1)
     target = inputs.excess * (1 + 1e-9)
 

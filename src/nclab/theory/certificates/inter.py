@@ -291,8 +291,6 @@ SMALLEST = 1e-290
 def mean_cosine_upper(inputs: NormsAndLoss) -> MeanCosineProof | None:
     r"""Return a proof of the largest cosine of two class means that the loss allows.
 
-    Return None if no cosine <= 0 can be proved.
-
     $$v^* = \max\cos(\tilde h_1,\tilde h_2)\ \text{s.t. loss} \le m+\varepsilon,\qquad
     L \ge f(Z)-\langle G,Z\rangle-(\mu_P+\mu_Q)\,C\alpha\beta$$
 

@@ -20,7 +20,7 @@ MOST_CLASSES = 10**9
 """Largest number of classes for which products with it keep their digits."""
 ZOOMS = 5
 COARSE = 3
-"""Zooms over the end itself, which is rounded outwards; the other classifier norm has `ZOOMS`."""
+"""Number of zooms in the search for an end of the range of norms; the end is rounded outwards."""
 POINTS = 25
 
 
@@ -128,10 +128,10 @@ def deviation_upper(inputs: NormsAndLoss) -> float:
     (C-1)\log\bigl(1+\tfrac{e^\varepsilon-1}{\pi}\bigr) \le \tfrac{(C-1)\,\varepsilon}{\pi}$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: [0, inf); 0 at collapse. tau = alpha / beta; a bias changes nothing.
+    Range: [0, 2 C alpha beta]; 0 at collapse. tau = alpha / beta; a bias changes nothing.
     """
     step = g_rise_inverse(np.array(inputs.excess), inputs.num_classes, inputs.product)
-    return -inputs.num_classes * float(step)
+    return inputs.num_classes * min(-float(step), 2 * inputs.product)
 
 
 @lru_cache(maxsize=64)
@@ -169,7 +169,7 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
 
 
 def excess_to_leave(num_classes: int, product: float) -> float:
-    r"""Return the excess loss below which the thesis's range of arguments is right.
+    r"""Return the excess loss below which no score leaves the range in the thesis's proof.
 
     $$|x_c| > C\alpha\beta \;\Rightarrow\; \varepsilon \ge \min_{s=\pm(C-1)\alpha\beta}
     \tfrac1C\bigl[g(s)+(C-1)\,g\bigl(\tfrac{C\alpha\beta-s}{C-1}\bigr)\bigr]-m,\quad

@@ -49,7 +49,13 @@ def regularised_optimum(num_classes: int, weight_decay: float) -> RegularisedOpt
     if not (math.isfinite(weight_decay) and weight_decay > 0):
         raise DataError(f"Expected a positive finite weight decay, got {weight_decay}.")
     root = math.sqrt(num_classes)
-    product, objective = _tilted(num_classes, weight_decay * root)
+    tilt, others = weight_decay * root, num_classes - 1  # the minimum of g(A) + tilt A
+    product, objective = 0.0, math.log(num_classes)
+    if tilt < 1:
+        wrong = tilt * others / num_classes
+        product = others / num_classes * (math.log(others) + math.log1p(-wrong) - math.log(wrong))
+        product = max(product, 0.0)
+        objective = -math.log1p(-wrong) + tilt * product
     return RegularisedOptimum(
         num_classes=num_classes,
         weight_decay=weight_decay,
@@ -60,14 +66,3 @@ def regularised_optimum(num_classes: int, weight_decay: float) -> RegularisedOpt
         optimal_loss=g(product, num_classes),
         objective=objective,
     )
-
-
-def _tilted(num_classes: int, tilt: float) -> tuple[float, float]:
-    """Return the minimiser and the minimum of g(A) + tilt A over A >= 0."""
-    if tilt >= 1:
-        return 0.0, math.log(num_classes)
-    others = num_classes - 1
-    wrong = tilt * others / num_classes
-    product = others / num_classes * (math.log(others) + math.log1p(-wrong) - math.log(wrong))
-    product = max(product, 0.0)
-    return product, -math.log1p(-wrong) + tilt * product

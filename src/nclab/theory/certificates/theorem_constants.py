@@ -8,7 +8,7 @@ import numpy as np
 from nclab.errors import DataError
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss, score_range
 from nclab.theory.certificates.one_class import jensen_intra
-from nclab.theory.layer_peeled import FloatArray, wrong_probability
+from nclab.theory.layer_peeled import FloatArray, g_rise, wrong_probability
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class AsymptoticConstants:
     """Leading constants for small excess loss eps; equalities in the limit, not bounds."""
 
     intra: float
-    """Constant of the worst class: 1 - intra-class cosine is intra * eps."""
+    """Constant of the worst class of any network: 1 - intra-class cosine is at most intra * eps."""
     kappa: float | None
     """Constant of the worst pair: inter = -1/(C-1) + kappa sqrt(eps); None for two classes."""
     mu_standard: float
@@ -33,6 +33,12 @@ class AsymptoticConstants:
 
 def asymptotic_constants(num_classes: int, product: float) -> AsymptoticConstants:
     r"""Return the leading constants of the worst case, from second-order perturbation.
+
+    $$1-\mathrm{intra}\le\frac{2C\,\varepsilon}{\min(aA,\ (\log C-m)/2-aA/4)},\quad
+    a = |g'(A)| = \tfrac{C\pi}{C-1}$$
+
+    Equal features that turn away from their row reach the first term of the minimum; a small share
+    of features of norm near 0 that point backwards reaches the second one.
 
     $$\kappa^2 = \frac{(C-1)\mu_{std}+(M-C)\mu_2}{M},\quad
     \mu_2 = \frac{C(C-1+A)}{A^2\pi},\quad M = \tfrac{C(C-1)}2$$
@@ -63,7 +69,9 @@ def asymptotic_constants(num_classes: int, product: float) -> AsymptoticConstant
             solved = np.linalg.solve(_curvature(classes, product, wrong), linear) / wrong
         mu_standard = (classes - 2) / (product * others) ** 2 * float(linear @ solved)
         kappa = math.sqrt((others * mu_standard + (pairs - classes) * mu_pairs) / pairs)
-    return AsymptoticConstants(2 * others / (pi * product), kappa, mu_standard, mu_pairs)
+    turned, rise = 2 * others / (pi * product), float(g_rise(np.array(-product), classes, product))
+    backwards = 2 * classes / (rise / 2 - classes / others * pi * product / 4)
+    return AsymptoticConstants(max(turned, backwards), kappa, mu_standard, mu_pairs)
 
 
 def _curvature(classes: int, product: float, p: float) -> FloatArray:

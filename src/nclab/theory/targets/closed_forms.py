@@ -186,27 +186,25 @@ def solve_squared(setting: Setting, weight: float) -> Solution:
     lower, proof, geometry = None, CLOSED, "orthogonal frame"
     bias = torch.zeros_like(counts)
     if setting.bias is None or setting.bias == 0:
+        rank = min(setting.dim or C, C)
         if setting.bias == 0:
             labels = labels - torch.outer(share, roots)
-            bias, geometry = share, "centred labels"
+            bias, geometry, rank = share, "centred labels", min(rank, C - 1)
         left, values, right = torch.linalg.svd(labels)
         values = shrunk(values, n, weight, setting.factors)
-        if setting.dim is not None:
-            values = torch.where(torch.arange(C) < setting.dim, values, 0.0)
+        values = torch.where(torch.arange(C) < rank, values, 0.0)  # rounding would be penalised
         fit = (left * values) @ right
-        value = _value(fit - labels, fit, 0.0, n, weight, setting.factors)
-        lower = value
+        residual, cost = fit - labels, 0.0
     else:
         fit, lower = _with_bias(setting, weight)
+        values = torch.linalg.svdvals(fit)
         if not setting.balanced:
             proof = "duality gap"
-        mean = (labels - fit) @ roots / n
-        bias = mean / (1 + setting.bias)
+        bias = (labels - fit) @ roots / n / (1 + setting.bias)
         residual = fit + torch.outer(bias, roots) - labels
         cost = setting.bias / 2 * float(bias.square().sum())
-        value = _value(residual, fit, cost, n, weight, 2)
-        lower = value if setting.balanced else min(lower, value)
         geometry = "between simplex ETF and orthogonal frame"
+    value = _value(residual, values, cost, n, weight, setting.factors)
     logits = fit / roots
     outer, inner, values = factor_grams(logits, counts, setting.factors)
     residual = fit + torch.outer(bias, roots) - (roots.diag())
@@ -220,7 +218,7 @@ def solve_squared(setting: Setting, weight: float) -> Solution:
         penalty=value - loss,
         left=outer,
         right=inner,
-        lower=lower,
+        lower=value if lower is None else min(lower, value),
         proof=proof,
         geometry=geometry,
         source=SOURCE,
@@ -230,11 +228,19 @@ def solve_squared(setting: Setting, weight: float) -> Solution:
 
 
 def _value(
-    residual: Tensor, fit: Tensor, cost: float, samples: float, weight: float, factors: int
+    residual: Tensor, values: Tensor, cost: float, samples: float, weight: float, factors: int
 ) -> float:
-    values = torch.linalg.svdvals(fit)
     penalty = factors / 2 * weight * float((values ** (2 / factors)).sum())
     return float(residual.square().sum()) / (2 * samples) + penalty + cost
+
+
+def without_best_bias(residual: Tensor, roots: Tensor, penalty: float) -> Tensor:
+    """Return the slope of the squared error, times n, after the best bias is added to logits.
+
+    `residual` is (logits - labels) times D^{1/2}, and `roots` is D^{1/2} 1.
+    """
+    direction = roots / roots.norm()
+    return residual - torch.outer(residual @ direction, direction) / (1 + penalty)
 
 
 def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
@@ -254,21 +260,18 @@ def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
         flat = torch.full((C, C), 1 / C, dtype=torch.float64)
         return others * (torch.eye(C).double() - flat) + common * flat, math.inf
     direction = roots / roots.norm()
-
-    def without_bias(matrix: Tensor) -> Tensor:  # the residual after the best bias
-        return matrix - torch.outer(matrix @ direction, direction) / (1 + penalty)
-
     fit = extrapolated = torch.zeros_like(labels)
     speed, lower = 1.0, -math.inf
     for step in range(STEPS):
-        left, values, right = torch.linalg.svd(extrapolated - without_bias(extrapolated - labels))
+        slope = without_best_bias(extrapolated - labels, roots, penalty)
+        left, values, right = torch.linalg.svd(extrapolated - slope)
         new = (left * (values - n * weight).clamp(min=0)) @ right
         overshoots = float(((extrapolated - new) * (new - fit)).sum()) > 0
         next_speed = 1.0 if overshoots else (1 + math.sqrt(1 + 4 * speed**2)) / 2
         extrapolated = new if overshoots else new + (speed - 1) / next_speed * (new - fit)
         fit, speed = new, next_speed
         if step % 10 == 9:
-            residual = without_bias(fit - labels)
+            residual = without_best_bias(fit - labels, roots, penalty)
             size = float(torch.linalg.matrix_norm(residual, 2)) / n
             slope = residual / n * min(1.0, weight / max(size, 1e-300))
             level = slope - torch.outer(slope @ direction, direction)
@@ -278,7 +281,8 @@ def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
                 lower = max(lower, bound)
             shift = (labels - fit) @ roots / n / (1 + penalty)
             cost = penalty / 2 * float(shift.square().sum())
-            value = _value(fit + torch.outer(shift, roots) - labels, fit, cost, n, weight, 2)
+            residual = fit + torch.outer(shift, roots) - labels
+            value = _value(residual, torch.linalg.svdvals(fit), cost, n, weight, 2)
             if value - lower <= 1e-11 * value:
                 break
     return fit, lower

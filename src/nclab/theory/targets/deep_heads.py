@@ -96,7 +96,6 @@ def solve_deep_linear(setting: Setting, weight: float) -> Solution:
 def _of_shape(setting: Setting, shape: Geometry, size: float, weight: float) -> Solution:
     logits = size * shape.logits
     left, right, values = factor_grams(logits, setting.metric, setting.factors)
-    values = torch.where(values > 1e-9 * values.max().clamp(min=1e-300), values, 0.0)
     F = setting.factors
     return Solution(
         logits=logits,

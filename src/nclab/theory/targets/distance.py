@@ -62,11 +62,6 @@ class TargetDistance(Printed):
             return "the same"
         return "target" if to_target < to_etf else "etf"
 
-    @property
-    def is_etf(self) -> bool:
-        """Whether the target itself is the simplex ETF, judged by its centred means."""
-        return self.apart is not None and self.apart < SAME
-
     def in_words(self) -> str:
         """Return one sentence about the distances of the class means."""
         to_target, to_etf = self.means, self.etf["means"]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from nclab.compute import one_thread
 from nclab.progress import track
+from nclab.theory.targets.closed_forms import shrunk, solve_squared, without_best_bias
 from nclab.theory.targets.descent import Function, descend
 from nclab.theory.targets.program import Program, program_of_counts
 from nclab.theory.targets.program_solver import solve
@@ -22,6 +24,8 @@ SMOOTHED = (1e-1, 1e-4, 1e-8)
 """Terms added to squared singular values, in units of D, on the way to sigma^(2/F)."""
 RANK = 1e-3
 """Relative size below which singular values are set to zero."""
+SHRINKAGES = 200
+"""Number of proximal steps of a start for squared error with a penalised bias."""
 
 
 def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Solution:
@@ -35,13 +39,14 @@ def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Sol
     with one_thread():
         seeds = track(range(starts), "random starts")
         ends = [_random_start(setting, seed + k) for k in seeds]
+        ends += [_descended(setting, start) for start in _shrunk_starts(setting)]
         point = min(ends, key=lambda end: end[0])[1]
         exchanged = setting.dim is not None and setting.dim < C - 1 and not setting.balanced
         if exchanged := exchanged and C <= SMALL:
             point = _exchanged(setting, point)
         suffix = " and exchanges of classes" if exchanged else ""
         return _solution_at(setting, point)._replace(
-            lower=_relaxed(setting), proof=f"best of {starts} starts{suffix}: no proof"
+            lower=_relaxed(setting), proof=f"best of {len(ends)} starts{suffix}: no proof"
         )
 
 
@@ -50,9 +55,13 @@ def number_of_starts(setting: Setting) -> int:
 
 
 def _relaxed(setting: Setting) -> float | None:
-    """Return the bound of the convex program, which ignores dimension and sign, or None."""
-    convex = setting.loss != "mse" and not setting.focal_gamma
-    if setting.depth > 1 or setting.norms is not None or not convex:
+    """Return the optimum without limits on dimension, sign and bias, or None if it is unknown."""
+    if setting.norms is not None:
+        return None
+    if setting.loss == "mse":
+        free = None if setting.bias is None else 0.0
+        return solve_squared(replace(setting, bias=free), setting.weight).lower
+    if setting.depth > 1 or setting.focal_gamma:
         return None
     return solve(program_of_classes(setting, setting.weight)).lower
 
@@ -99,7 +108,8 @@ def _random_start(setting: Setting, seed: int) -> tuple[float, Tensor]:
     if setting.bias is not None:
         start = torch.cat([start, torch.zeros(C).double()])
     if setting.depth > 1:
-        largest = max(min(dim, C - 1), 1)
+        # Centring the logits of a class lowers their singular values, but changes squared errors.
+        largest = min(dim, C if setting.loss == "mse" else C - 1)
         # On a line, only a bias or a very small class allows classes between two others.
         smallest = 1 if setting.bias is not None or not setting.balanced else min(2, largest)
         rank = largest - seed % (largest - smallest + 1)
@@ -122,13 +132,44 @@ def _descended(setting: Setting, start: Tensor) -> tuple[float, Tensor]:
 def _without_small(setting: Setting, point: Tensor) -> Tensor:
     """Return the same logits without small singular values, which no descent removes exactly."""
     weight, features, bias = _split(setting, point)
-    roots, width = setting.metric.sqrt(), weight.shape[1]
-    left, values, right = torch.linalg.svd(weight @ features * roots)
-    threshold = RANK * torch.maximum(values.max(), roots.max())
+    roots = setting.metric.sqrt()
+    return _factored(setting, weight @ features * roots, bias, RANK * float(roots.max()))
+
+
+def _factored(setting: Setting, rooted: Tensor, bias: Tensor, smallest: float) -> Tensor:
+    """Return the point with logits times D^{1/2}, without singular values up to `smallest`."""
+    roots, width = setting.metric.sqrt(), _dim(setting)
+    left, values, right = torch.linalg.svd(rooted)
+    threshold = max(smallest, RANK * float(values.max()))
     kept = torch.where(values > threshold, values, 0.0).sqrt()[:width]
     parts = [left[:, :width] * kept, kept[:, None] * right[:width] / roots]
     parts += [] if setting.bias is None else [bias]
     return torch.cat([part.flatten() for part in parts])
+
+
+def _shrunk_starts(setting: Setting) -> Iterator[Tensor]:
+    """Yield starts for squared error with a penalised bias: from labels, by proximal steps.
+
+    A step shrinks the singular values of Z - (Z - Y) K, which never raises the objective. The first
+    Z are the labels Y, centred labels, labels without one class, and zero.
+    """
+    if setting.loss != "mse" or not setting.bias or setting.features != "free" or setting.norms:
+        return
+    C, n, roots = setting.num_classes, setting.samples, setting.counts.sqrt()
+    labels = roots.diag()
+    first = [labels, without_best_bias(labels, roots, 0.0)]
+    if C <= SMALL:
+        first += [labels * (torch.arange(C) != k) for k in range(C)]
+    inside = torch.arange(C) < _dim(setting)
+    for Z in first:
+        for _ in range(SHRINKAGES):
+            slope = without_best_bias(Z - labels, roots, setting.bias)
+            left, values, right = torch.linalg.svd(Z - slope)
+            values = shrunk(values, n, setting.weight, setting.factors)
+            Z = (left * torch.where(inside, values, 0.0)) @ right
+        yield _factored(setting, Z, (labels - Z) @ roots / n / (1 + setting.bias), 0.0)
+    zero = torch.zeros_like(labels)
+    yield _factored(setting, zero, setting.counts / n / (1 + setting.bias), 0.0)
 
 
 def _exchanged(setting: Setting, point: Tensor) -> Tensor:

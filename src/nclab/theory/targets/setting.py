@@ -20,7 +20,7 @@ MOST_CLASSES = 5000
 """Largest number of classes: an optimum has several C x C matrices in memory."""
 SMALLEST, LARGEST = 1e-100, 1e100
 """Range of weight decays, norms and counts whose products are finite floats."""
-CHEAPEST, DEAREST = 1e-12, 1e9
+SMALLEST_PENALTY, LARGEST_PENALTY = 1e-12, 1e9
 """Range of bias penalties that differ from a free bias and from none by more than rounding."""
 
 
@@ -166,10 +166,10 @@ def _check_bias(bias: Any, norms: Any) -> None:
         raise DataError(f"Expected bias as a penalty >= 0, or bias=None for no bias, got {bias}.")
     if penalty and norms is not None:
         raise DataError(f"Expected bias=0 or bias=None with norms=, got the penalty {bias}.")
-    if penalty and not CHEAPEST <= penalty <= DEAREST:
+    if penalty and not SMALLEST_PENALTY <= penalty <= LARGEST_PENALTY:
         raise DataError(
-            f"Expected bias as a penalty from {CHEAPEST:g} to {DEAREST:g}, bias=0 for a free bias "
-            f"or bias=None for no bias, got {bias}."
+            f"Expected bias as a penalty from {SMALLEST_PENALTY:g} to {LARGEST_PENALTY:g}, bias=0 "
+            f"for a free bias or bias=None for no bias, got {bias}."
         )
 
 
@@ -282,6 +282,8 @@ def _targets(values: Any, num_classes: int, loss: str) -> Tensor | None:
 
 
 CLOSED = "closed form"
+ROUNDED = 1e-12
+"""Relative size of singular values up to which they are zero but for rounding."""
 
 
 class Solution(NamedTuple):
@@ -313,10 +315,13 @@ class Solution(NamedTuple):
 def factor_grams(logits: Tensor, metric: Tensor, factors: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     r"""Return the Grams of the last factor and of the product of the others, and singular values.
 
-    With $M D^{1/2} = U\Sigma V^\top$ all factors have singular values $\Sigma^{1/F}$.
+    With $M D^{1/2} = U\Sigma V^\top$ all factors have singular values $\Sigma^{1/F}$. Those of
+    rounding are set to 0, as $\Sigma^{1/F}$ of three factors or more would be large.
     """
     roots = metric.sqrt()
     left, values, right = torch.linalg.svd(logits * roots)
+    if factors > 2:
+        values = torch.where(values > ROUNDED * values.max(), values, 0.0)
     outer = values ** (2 / factors)
     inner = values ** (2 - 2 / factors)
     grams = (left * outer) @ left.T, (right.T * inner) @ right / torch.outer(roots, roots)

@@ -73,10 +73,10 @@ class SampleSelection:
         rows = [np.flatnonzero(labels == c) for c in range(samples.classes)]
         rows = [members[order[members].argsort(kind="stable")] for members in rows]
         held_out = [self._held_out(len(members), c) for c, members in enumerate(rows)]
-        kept = self._kept([len(members) - out for members, out in zip(rows, held_out, strict=True)])
-        parts = list(zip(rows, held_out, kept, strict=True))
-        train = np.sort(np.concatenate([members[n : n + count] for members, n, count in parts]))
-        test = np.sort(np.concatenate([members[:n] for members, n, _ in parts]))
+        rest = [len(members) - out for members, out in zip(rows, held_out, strict=True)]
+        classes = list(zip(rows, held_out, self._train_counts(rest), strict=True))
+        train = np.sort(np.concatenate([members[n : n + count] for members, n, count in classes]))
+        test = np.sort(np.concatenate([members[:n] for members, n, _ in classes]))
         noisy = self._noisy(labels[train], noise_rank[train], shift[train], samples.classes)
         return Split(
             Samples(samples.inputs[torch.from_numpy(train)], torch.from_numpy(noisy)),
@@ -86,6 +86,7 @@ class SampleSelection:
         )
 
     def _held_out(self, count: int, label: int) -> int:
+        """Return how many samples of a class are held out, at least one if any are."""
         if self.test_share == 0:
             return 0
         if count < 2:
@@ -95,8 +96,8 @@ class SampleSelection:
             )
         return min(count - 1, max(1, round(self.test_share * count)))
 
-    def _kept(self, counts: list[int]) -> list[int]:
-        """Return the largest class sizes in the requested proportions."""
+    def _train_counts(self, counts: list[int]) -> list[int]:
+        """Return the largest class sizes in the proportions of the imbalance."""
         if self.imbalance == 1:
             return counts
         C = len(counts)
@@ -106,14 +107,14 @@ class SampleSelection:
             shares = [self.imbalance ** (-c / (C - 1)) for c in range(C)]
         most = min(count / share for count, share in zip(counts, shares, strict=True))
         # A size below an integer by rounding alone counts as that integer.
-        kept = [math.floor(most * share + 1e-9) for share in shares]
-        if min(kept) < 1:
+        sizes = [math.floor(most * share + 1e-9) for share in shares]
+        if min(sizes) < 1:
             raise DataError(
                 f"Expected a sample or more of every class, but with an imbalance of "
-                f"{self.imbalance:g} the largest class has {kept[0]} samples and the smallest "
+                f"{self.imbalance:g} the largest class has {sizes[0]} samples and the smallest "
                 "none. Use more samples or a smaller imbalance."
             )
-        return kept
+        return sizes
 
     def _noisy(
         self,

@@ -25,7 +25,7 @@ def plugin_sources() -> dict[str, Any]:
     """Return the data sets of plugins by name; skip those of a wrong form with a warning."""
     sources = {}
     for name, kind in plugins.plugins("data").items():
-        problem = _problem(kind)
+        problem = f"nclab has data called {name}" if name in SOURCES else _problem(kind)
         if problem:
             plugins.skip_plugin("data", name, problem)
         else:

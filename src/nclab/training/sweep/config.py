@@ -11,10 +11,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nclab.errors import NclabError
-from nclab.records.schema import stored
+from nclab.records.schema import OMITTED_DATA_DEFAULTS, stored
 from nclab.text import scientific
 from nclab.training.data.artificial import Teacher
-from nclab.training.data.fashion_mnist import FashionMNIST
 from nclab.training.data.samples import SampleFile, Samples
 from nclab.training.data.selection import SampleSelection, Split
 from nclab.training.data.sources import Source, draw_samples, source_name
@@ -30,9 +29,8 @@ ALWAYS_STORED = {
 }
 """Fields that the configuration of every run stores. Other fields are stored only if they differ
 from their default, so that runs keep their names when options are added."""
-OMITTED_AT_DEFAULT: dict[type, tuple[str, ...]] = {FashionMNIST: ("classes",)}
-"""Fields of data sets that are stored only if they differ from their default."""
 MOMENTS = 12
+"""Largest number of measured epochs, unless the configuration sets another."""
 EPOCHS_PER_MOMENT = 20
 """Epochs of training for each measurement, which costs about as much as one or two epochs."""
 CHECKPOINT_SECONDS = 5.0
@@ -148,7 +146,7 @@ class SweepConfig:
         """Return the planned run of every member."""
         data: dict[str, Any] = {"kind": source_name(self.data), "label": self.data.label}
         if not isinstance(self.data, SampleFile):  # a file is known by its digest, not by its path
-            optional = OMITTED_AT_DEFAULT.get(type(self.data), ())
+            optional = OMITTED_DATA_DEFAULTS.get(data["kind"], {})
             data |= changed_fields(self.data, {f.name for f in fields(self.data)} - {*optional})
         if self.selection.changes:
             data["selection"] = changed_fields(self.selection)
@@ -200,21 +198,15 @@ def changed_fields(config: Any, always: Collection[str] = ()) -> dict[str, Any]:
     >>> changed_fields(SampleSelection(imbalance=10), always=["tail"])
     {'imbalance': 10, 'tail': 'step'}
     """
-    values = {field.name: (field.default, getattr(config, field.name)) for field in fields(config)}
-    return {
-        name: value
-        for name, (default, value) in values.items()
-        if name in always or value != default
-    }
+    values = [(f.name, getattr(config, f.name), f.default) for f in fields(config)]
+    return {name: value for name, value, default in values if name in always or value != default}
 
 
 def measured_epochs(epochs: int, moments: int) -> list[int]:
     """Return logarithmically spaced epochs, including the last.
 
-    >>> measured_epochs(300, 12)
-    [1, 2, 3, 5, 8, 13, 22, 38, 63, 106, 179, 300]
-    >>> measured_epochs(300, 1)
-    [300]
+    >>> measured_epochs(300, 12), measured_epochs(300, 1)
+    ([1, 2, 3, 5, 8, 13, 22, 38, 63, 106, 179, 300], [300])
     """
     if moments == 1:
         return [epochs]

@@ -48,12 +48,12 @@ class Group:
 
     @property
     def total(self) -> int:
-        """Number of model-steps of the whole group."""
+        """Number of steps of all members together in the whole training."""
         return self.steps * self.config.recipe.epochs * len(self.plans)
 
 
 def train_group(report: ReportStep, group: Group) -> None:
-    """Train every member to its end; continue from what is on disk and report model-steps."""
+    """Train every member to its end, from its last checkpoint; report the steps of all members."""
     done = 0
 
     def on_steps(steps: int) -> None:
@@ -152,7 +152,10 @@ class _Training:
         self._end_if_over(index, stats.why or None)
 
     def _end_if_over(self, index: int, why: str | None) -> None:
-        """End a run that is complete or failed, from its journal alone, as after a kill."""
+        """End a run that is complete or failed; its summary comes from the journal alone.
+
+        A run that is killed just before its end then ends with the same summary later.
+        """
         if why is None and self.fleet.epoch < self.epochs:
             return
         run = self.runs[index]

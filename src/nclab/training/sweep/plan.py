@@ -22,7 +22,7 @@ PARTS = ("data", "selection", "shape", "recipe")
 MOST_VALUES = 12
 """Largest number of values of an axis that a printed plan lists."""
 Condition = tuple[str, Callable[[Any], bool]]
-"""Path of a field, and whether a value of this field makes another field matter."""
+"""Path of a deciding field, and whether a value of this field makes another field matter."""
 ADAM: Condition = ("recipe.optimizer", lambda name: name in ("adam", "adamw"))
 MOMENTUM = ("sgd", "sgdw", "signum", "signumw")
 READ_IF: dict[str, Condition] = {

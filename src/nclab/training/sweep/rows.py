@@ -51,7 +51,7 @@ TEST_MEASURED = (
     "weak_test_collapse",
     "reference_mean_shift",
 )
-"""Numbers of a row, as test_..., that come from the measurement of test samples."""
+"""Numbers of a row that come from the measurement of test samples; their names begin with test_."""
 TABLE_COLUMNS = {
     "accuracy": "accuracy",
     "loss": "loss",

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from nclab import errors
-from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
+from nclab.engine import LOCAL, Engine, Job, JobResult
 from nclab.errors import NclabError
-from nclab.progress import bar
 from nclab.training.models.mlp import Shape
 from nclab.training.sweep.config import RunPlan, SweepConfig
 from nclab.training.sweep.group import Group, train_group
@@ -37,9 +36,9 @@ def train_sweep(
 ) -> list[Row]:
     """Train every member of a sweep; return a row for each, in the order of `config.members`.
 
-    Every member has a folder `out/<name>`. Ended runs are reused, and stopped runs continue. The
-    numbers depend neither on this nor on `workers` and `engine`. Rows of several fleets also have
-    their settings on every axis.
+    Every member has a folder `out/<name>`. Ended runs are reused, and stopped runs continue. No
+    number depends on interruptions, `workers` or `engine`. Rows of several fleets also have their
+    settings on every axis.
 
     Args:
         workers: number of processes, by default one per core; 0 trains in this process.
@@ -69,7 +68,7 @@ def train_plan(
     engine: Engine = LOCAL,
 ) -> list[Row]:
     """Train the missing runs of a plan; return a row for every run, as `train_sweep` does."""
-    slots = _slots(plan, workers, device, engine)
+    slots = training_slots(plan, workers, device, engine)
     groups = [group for fleet in plan.fleets for group in _groups(fleet, plan, slots, device)]
     if groups:
         single = engine.here and len(groups) == 1
@@ -84,8 +83,8 @@ def train_plan(
     ]
 
 
-def _slots(plan: SweepPlan, workers: int | None, device: str, engine: Engine) -> int:
-    """Return how many groups train at once; raise if the device does not exist."""
+def training_slots(plan: SweepPlan, workers: int | None, device: str, engine: Engine) -> int:
+    """Return how many groups train at once; raise if there is no such device or cluster."""
     if _is_cuda(device):
         if not engine.here:
             raise NclabError(f"Expected device 'cpu' on a cluster, got {device!r}.")
@@ -98,13 +97,11 @@ def _slots(plan: SweepPlan, workers: int | None, device: str, engine: Engine) ->
 def _groups(fleet: FleetPlan, plan: SweepPlan, slots: int, device: str) -> list[Group]:
     """Return the groups of one fleet, so many that all fleets together use all slots."""
     size = group_size(fleet.config.shape_for(fleet.samples))
-    incomplete = sum(1 for other in plan.fleets if other.missing)
+    incomplete = sum(1 for planned in plan.fleets if planned.missing)
     count = max(-(-slots // max(1, incomplete)), -(-len(fleet.missing) // size))
-    # The path is absolute because processes of a cluster have other working folders.
-    common = (plan.out.absolute(), device, fleet.test)
-    return [
-        Group(fleet.config, plans, fleet.samples, *common) for plans in deal(fleet.missing, count)
-    ]
+    out = plan.out.absolute()  # processes of a cluster have other working folders
+    dealt = deal(fleet.missing, count)
+    return [Group(fleet.config, runs, fleet.samples, out, device, fleet.test) for runs in dealt]
 
 
 def group_size(shape: Shape) -> int:
@@ -149,17 +146,12 @@ def run_groups(
         Job(f"group {n} of {len(groups)}", train, (group, *arguments))
         for n, group in enumerate(groups, start=1)
     ]
-    done = [0] * len(groups)
+    title = f"training {sum(len(group.plans) for group in groups)} models"
     total = sum(group.total for group in groups)
-    with bar(f"training {sum(len(g.plans) for g in groups)} models", total=total) as progress_bar:
-
-        def update(progress: Progress) -> None:
-            done[progress.index] = progress.step
-            progress_bar.update(sum(done))
-
-        results = engine.run_jobs(
-            jobs, folder=groups[0].out, workers=workers, tries=TRIES, on_progress=update
-        )
+    folder = groups[0].out
+    results = engine.run_with_bar(
+        jobs, title, total=total, folder=folder, workers=workers, tries=TRIES
+    )
     for result in results:
         _raise_failure(result)
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import nclab
-from nclab.metrics import pairs
+from nclab.metrics import view
 from nclab.metrics.cosine import ClosestPairs
 from nclab.metrics.nc1_variability import upper_factor
-from nclab.metrics.pairs import reduce_pairs
+from nclab.metrics.view import reduce_pairs
 from nclab.statistics import blocks
 from tests.clouds import cloud
 
@@ -15,7 +15,7 @@ from tests.clouds import cloud
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use tiles of 7 rows."""
-    monkeypatch.setattr(pairs, "TILE", 7)
+    monkeypatch.setattr(view, "TILE", 7)
 
 
 def test_equal_means_give_an_infinite_cdnv(small_tiles: None) -> None:
