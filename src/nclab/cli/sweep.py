@@ -34,7 +34,7 @@ def _configs() -> dict[str, Options]:
         "teacher": {**shared, "names": {"seed": "data_seed", **teacher}},
         "conic": {**shared, "exclude": ("cones",)},
         "fashion": {**shared, "names": {"seed": "data_seed", "classes": "fashion_classes"}},
-        "file": {"panel": "Data of a file", "names": {}, "exclude": ("path", "name", "rows")},
+        "file": {"panel": "Data of a file", "names": {}, "exclude": ("path",)},
     }
     sources = {}
     for name, kind in (SOURCES | plugin_sources()).items():

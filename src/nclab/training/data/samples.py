@@ -103,10 +103,14 @@ class SampleFile:
     path: str
     standardise: bool = False
     """Scale every input column to mean 0 and variance 1."""
-    name: str = ""
+    name: str | None = None
     """Short name of the data; by default the name of the file without its suffix."""
     rows: int | None = None
     """Number of samples to use, the first of the file; all by default."""
+
+    def __post_init__(self) -> None:
+        if self.rows is not None and self.rows < 2:
+            raise DataError(f"Expected rows of at least 2, got {self.rows}.")
 
     @property
     def label(self) -> str:
