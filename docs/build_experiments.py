@@ -82,6 +82,8 @@ def made_by(numbers: dict[str, Any]) -> str:
 def sizes(numbers: dict[str, Any]) -> str:
     """Return the sizes of an experiment in one or two sentences."""
     config, seeds = numbers["config"], ", ".join(map(str, numbers["seeds"]))
+    if numbers.get("published"):
+        return f"{numbers['size'][0].upper()}{numbers['size'][1:]}."
     if not {"samples", "inputs", "epochs", "batch"} <= config.keys():
         size = f"{numbers['size']}. " if "size" in numbers else ""
         return f"{size}Seeds {seeds}. Tables give mean ± standard deviation over them."

@@ -92,6 +92,7 @@ def run(
     return {
         "config": asdict(config),
         "author_data": REPOSITORY,
+        "published": True,
         "size": f"the author's results; {len(rows)} networks, 1 seed, {config.classes} classes, "
         f"{config.classes * config.per_class:,} samples, {config.epochs} epochs",
         "rows": rows,

@@ -100,5 +100,5 @@ def test_a_file_may_have_a_name_and_give_its_first_rows(tmp_path: Path) -> None:
     assert source.label == "other-data"
     assert source.draw().inputs.equal(SampleFile(str(file)).draw().inputs[:4])
     assert len(SampleFile(str(file), rows=100).draw()) == 9
-    with pytest.raises(DataError, match="at least 2, got -1"):
+    with pytest.raises(nclab.DataError, match="at least 2, got -1"):
         SampleFile(str(file), rows=-1)
