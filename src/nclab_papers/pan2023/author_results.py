@@ -65,6 +65,8 @@ READINGS = {
     "degree_mean": "average class and pair",
 }
 """Degrees of collapse: which classes and pairs of classes they are taken over."""
+DEGREE_RANGE = (-0.65, 1.05)
+"""Vertical axis of the degrees of collapse."""
 LOG_NORM_MARGIN = 0.01
 """Smallest slope of interest of the logarithm of a norm, as for the thesis's networks."""
 
@@ -209,10 +211,12 @@ def pictures(numbers: Numbers) -> list[Picture]:
     upper: list[Panel] = []
     lower: list[Panel] = []
     for (network,), rows in _networks(numbers["rows"]).items():
-        label = {"y_label": "" if upper else "intra − inter"}
-        upper.append(line_panel(network, rows, lines=degrees, **label, **DECAY_AXIS))
-        label = {"y_label": "" if lower else "cosine, share"}
-        lower.append(line_panel(network, rows, lines=intra, **label, **DECAY_AXIS))
+        axis: dict[str, Any] = {**DECAY_AXIS, "y_range": DEGREE_RANGE}
+        y_label = "" if upper else "intra − inter"
+        upper.append(line_panel(network, rows, lines=degrees, y_label=y_label, **axis))
+        axis["y_range"] = (-0.02, 1.02)
+        y_label = "" if lower else "cosine, share"
+        lower.append(line_panel(network, rows, lines=intra, y_label=y_label, **axis))
     return [
         Picture(
             NAME,

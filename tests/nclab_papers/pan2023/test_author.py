@@ -17,6 +17,7 @@ from nclab.training.data.samples import read_samples
 from nclab.training.sweep import SweepConfig
 from nclab_papers.pan2023 import attacks, author_conjectures, author_data, author_results, fig31
 from nclab_papers.pan2023 import networks as trained
+from tests.nclab_papers.pan2023.author_files import use_author_files
 from tests.nclab_papers.pan2023.tiny import panel
 
 DECAYS = (1e-3, 1e-2)
@@ -26,15 +27,7 @@ TINY = trained.Networks(samples=160, width=16, epochs=4, batch=40, moments=1, wo
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with two data sets in place of the author's."""
-    folder = tmp_path / "author"
-    folder.mkdir()
-    for seed, (data, names) in enumerate(author_data.FILES.items()):
-        X = np.random.default_rng(seed).standard_normal((200, 16))
-        np.savez(folder / names[0], X=X, y=(X[:, :2] > 0) @ [1, 2])
-        digest = read_samples(folder / names[0]).digest()
-        monkeypatch.setitem(author_data.DIGESTS, data, digest)
-    monkeypatch.setenv(AUTHOR_DATA, str(folder))
-    return folder
+    return use_author_files(tmp_path / "author", monkeypatch)
 
 
 def test_without_the_files_the_experiments_are_skipped_with_one_line(
