@@ -1,5 +1,6 @@
 """Installed plugins add to every part of nclab; broken plugins are skipped."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -178,3 +179,24 @@ def test_bad_metrics_are_skipped_with_a_warning(offered: Any) -> None:
     assert not hasattr(collapse, "strange")
     measured()  # does not warn again
     assert [row.problem != "" for row in plugins.installed()] == [True] * 4
+
+
+@pytest.mark.filterwarnings("ignore:The plugin 'absent'")
+def test_bad_data_sets_are_skipped_with_a_warning(offered: Any) -> None:
+    """A data set needs a frozen dataclass, defaults, and a name that nclab does not use."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Good:
+        size: int = 3
+        label: str = "good"
+
+        def draw(self) -> None: ...
+
+    thawed = dataclasses.make_dataclass("Thawed", [("label", str, "")])
+    without = dataclasses.make_dataclass("Without", [("label", str, "")], frozen=True)
+    offered("data", good=Good, teacher=Good, thawed=thawed, without=without)
+    with pytest.warns(NclabWarning) as caught:
+        assert plugin_sources() == {"good": Good}
+    texts = "\n".join(str(warning.message) for warning in caught)
+    for expected in ("nclab has data called teacher", "a frozen dataclass", "no attribute draw"):
+        assert expected in texts

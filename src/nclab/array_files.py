@@ -27,7 +27,7 @@ WEIGHT = ("weight", "W")
 BIAS = ("bias", "b")
 """Names of the bias of a classifier."""
 LABEL_COLUMNS = (*LABELS, "label", "target", "class")
-"""Names of the label column of a .csv file. Without such a column the labels are the last one."""
+"""Names of the label column of a .csv file; without such a name, the last column has the labels."""
 KNOWN = "a .npz, .safetensors, .npy or .csv file"
 PICKLES = (".pt", ".pth", ".pkl", ".bin")
 """Suffixes of files that may hold pickles, which can run code."""
@@ -36,11 +36,11 @@ CONVERT = """\
     part = torch.load({name!r}, weights_only=True)
     save_file({{"features": part["features"], "labels": part["labels"]}}, {new!r})"""
 LARGEST_INTEGER = 2**53
-"""Largest size up to which float64 holds every integer."""
+"""Largest absolute value of a label: float64 cannot represent all larger integers."""
 _PLAIN = "nclab"
 """Key of the metadata under which `write_tree` stores the plain values as JSON."""
 _TENSOR = "tensor"
-"""Key of the placeholder that stands for a tensor in this JSON."""
+"""Key of the placeholder that stands for a tensor in the JSON of `write_tree`."""
 
 
 class Arrays(Mapping[str, Any]):
@@ -124,7 +124,7 @@ def pick_optional(arrays: Mapping[str, Any], names: Iterable[str]) -> Any | None
 
 
 def reject_pickle(file: Path) -> NoReturn:
-    """Raise with the lines that convert a pickle, which can run code and is never opened.
+    """Raise an error that shows how to convert a pickle; nclab opens none, as pickles can run code.
 
     >>> reject_pickle(Path("out/a.pt"))
     Traceback (most recent call last):
@@ -139,7 +139,7 @@ def reject_pickle(file: Path) -> NoReturn:
 
 @contextlib.contextmanager
 def _readable(file: Path) -> Iterator[None]:
-    """Turn every error of a library on a damaged or hostile file into a DataError."""
+    """Turn every error that a library raises for a damaged or hostile file into a DataError."""
     try:
         yield
     except DataError:
@@ -276,7 +276,7 @@ def _csv_table(file: Path, is_header: Callable[[list[str]], bool]) -> tuple[Any,
 
 
 def _labels(table: Any, column: int, file: Path) -> Any:
-    """Return the labels of a table: integers if all are numbers, else words."""
+    """Return the labels of a table: integers if all are numbers, else texts."""
     cells = table.iloc[:, column]
     empty = np.flatnonzero(cells.isna() | (cells == ""))
     if len(empty):
@@ -331,7 +331,7 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 
 def _extract_tensors(value: Any, tensors: "dict[str, Tensor]") -> Any:
-    """Return the value with placeholders for its tensors; collect these in `tensors`."""
+    """Return the value with placeholders for its tensors; add the tensors to `tensors`."""
     from torch import Tensor
 
     if isinstance(value, Tensor):

@@ -56,8 +56,9 @@ def write_whole(
     Args:
         flush: whether to wait until the content is on the disk. Without waiting, a power failure
             may lose the content; a killed process never does.
-        through_link: whether to replace the file that a link points to, as for a path that the
-            user named. By default the link is replaced: in a folder of runs it may lead anywhere.
+        through_link: what to replace if the path is a link: the file to which it points (True, for
+            paths that the user typed), or the link itself (False, as links in folders of runs may
+            point anywhere).
     """
     target = check_output(path) if through_link else Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
@@ -78,7 +79,7 @@ def write_whole(
 
 
 def check_output(path: str | os.PathLike[str]) -> Path:
-    """Return the file to which an output path of the user leads; raise if it is no regular file.
+    """Return the output path with its links resolved; raise if a folder or device is there.
 
     >>> check_output("/dev/null")
     Traceback (most recent call last):
@@ -98,7 +99,10 @@ def delete(path: Path, kind: type[NclabError] = DataError) -> None:
 
 
 def remove_leftovers(folder: Path, names: Iterable[str]) -> None:
-    """Delete temporary files of killed calls of `write_whole`; `names` may be patterns."""
+    """Delete the temporary files that killed calls of `write_whole` left for these files.
+
+    `names` are names or glob patterns of the files that were written.
+    """
     for name in names:
         for path in folder.glob(f".{name}.*"):
             if _TEMPORARY.fullmatch(path.name):
@@ -203,14 +207,14 @@ class FolderMark:
 
     name: str
     content: Mapping[str, str]
-    """Entries of the JSON file; another program may use the same file name."""
+    """Entries that the file must contain, as another program may use the same file name."""
     folders: Collection[str]
-    """Subfolders that nclab replaces with all their content; they exist even if they are empty."""
+    """Subfolders that nclab replaces with all their content; it creates them even without files."""
     pages: Collection[str] = ()
     """Files next to the subfolders that nclab replaces."""
 
     def check(self, target: Path) -> None:
-        """Raise unless the target is new, empty or an earlier folder of ours."""
+        """Raise unless the target is new, empty or has this mark."""
         with translate_os_errors("write to the folder", target, NclabError):
             if not target.exists() or not any(target.iterdir()):
                 return

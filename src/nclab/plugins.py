@@ -22,7 +22,7 @@ KINDS = {
     "papers": "the package of a paper, with a `PAPER`",
     "data": "a frozen dataclass with `draw()` and `label`",
 }
-"""Objects that entry points name, by the kind in their group `nclab.<kind>`."""
+"""What an entry point in the group `nclab.<kind>` must name, by kind."""
 
 
 class Plugin(NamedTuple):
@@ -94,7 +94,7 @@ def _points(kind: str) -> "tuple[EntryPoint, ...]":
 
 @cache
 def _entry_points(group: str) -> "tuple[EntryPoint, ...]":
-    """Return the entry points of a group; the search through all packages happens once."""
+    """Return the entry points of a group; later calls do not search the packages again."""
     from importlib.metadata import entry_points  # late, because `nclab --help` needs none
 
     return tuple(sorted(entry_points(group=group), key=lambda point: point.name))

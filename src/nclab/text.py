@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WIDTH = 100
 """Width of a table in characters, if the output is not a terminal."""
 MAX_NUMBER = 1e300
-"""Larger numbers are not shown: JSON can hold numbers that do not fit into a float."""
+"""Largest number that is shown: JSON can hold numbers that do not fit into a float."""
 
 
 def number(value: float | None, *, near: float | None = None) -> str:
@@ -56,7 +56,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(words: Iterable[object], most: int = 10) -> str:
-    """Return the first words, separated by commas, and the number of the others.
+    """Return at most `most` words, separated by commas, and the number of the others.
 
     >>> listed(["cat", "dog", "fox"], 2), listed(range(3))
     ('cat, dog and 1 more', '0, 1, 2')
@@ -106,7 +106,7 @@ ACCENTS = {"bar": "\u0304", "tilde": "\u0303", "hat": "\u0302", "dot": "\u0307"}
 SUPERSCRIPTS = str.maketrans("0123456789+−=()niTᵀ′", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵀ′")
 SUBSCRIPTS = str.maketrans("0123456789+−=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ")
 _FIRST_GROUP = 0xE000
-"""Code of the private character that stands for the first group in braces."""
+"""Unicode code of the placeholder for the first group in braces; the next group has the next."""
 
 
 def plain_math(text: str) -> str:
@@ -121,7 +121,7 @@ def plain_math(text: str) -> str:
 
 
 def _plain_formula(formula: str) -> str:
-    """Return a TeX formula as plain text; every group in braces becomes one private character."""
+    """Return a TeX formula as plain text; placeholders stand for converted groups in braces."""
     formula = formula.replace("-", "−").replace("'", "′")
     formula = formula.replace(r"\{", "\\lbrace ").replace(r"\}", "\\rbrace ")
     formula = re.sub(r"\\(!|(left|right|bigl|bigr|text|mathrm|operatorname)\b ?)", "", formula)
@@ -134,7 +134,7 @@ def _plain_formula(formula: str) -> str:
 
 
 def _plain_group(formula: str, groups: list[str]) -> str:
-    """Return a formula without braces as plain text."""
+    """Return a formula without braces as plain text; `groups` are the texts of its placeholders."""
 
     def expand(character: str) -> str:
         index = ord(character) - _FIRST_GROUP
@@ -180,9 +180,9 @@ def _bracketed(text: str) -> str:
 
 
 def fit_to_width(renderable: Any, console: Any) -> Any:
-    """Return a renderable whose tables drop their borders, if digits would be cut off otherwise.
+    """Return a renderable; its tables lose their borders if cells would not fit in the console.
 
-    A terminal of 80 columns would show 6.398e-37 as 6.398e followed by dots.
+    With borders, a terminal of 80 columns could show 6.398e-37 as "6.398e…".
     """
     from rich import box
     from rich.console import Group
@@ -271,7 +271,7 @@ def _plain_console(stream: StringIO, width: int) -> Any:
 
 
 class Printed:
-    """Base class for objects with `__rich__`, which is shown at the prompt and in a notebook."""
+    """Base class that shows the result of `__rich__` at the Python prompt and in notebooks."""
 
     def __str__(self) -> str:
         return as_text(self)

@@ -50,7 +50,7 @@ def test_none_is_null() -> None:
 def test_table_in_words() -> None:
     text = run(*NUMBERS).stdout
     assert "guaranteed" in text
-    assert "Every class" in text
+    assert "In every class" in text
 
 
 def test_counts() -> None:

@@ -269,8 +269,8 @@ def test_a_checkpoint_keeps_the_state_of_two_callbacks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"exact": "test"}, "exact='train', 'val' or a loader"),
-        ({"exact": ("train", "test")}, "or several as a tuple or by name, got 'test'"),
+        ({"exact": "test"}, "exact='train' or 'val', a loader, a tuple of names"),
+        ({"exact": ("train", "test")}, "a tuple of names or a dictionary of splits, got 'test'"),
         ({"exact": "val", "every": "5 steps"}, "Expected epochs in every="),
         ({"preset": "huge"}, "Expected preset="),
     ],
@@ -281,5 +281,5 @@ def test_wrong_options_raise_at_once(options: dict[str, Any], message: str) -> N
 
 
 def test_before_training_there_is_no_monitor() -> None:
-    with pytest.raises(nclab.NclabError, match="Expected a training first"):
+    with pytest.raises(nclab.NclabError, match="no training with this callback has started"):
         _ = CollapseCallback().monitor

@@ -1,16 +1,24 @@
 """The worst-case search: feasible, close to an independent bound, with the known slopes."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, brentq, minimize_scalar
 
 from nclab.errors import DataError
+from nclab.theory import worst_case
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
 from nclab.theory.certificates.one_class import alignment_lower, intra_lower
-from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.worst_case import WorstCase, make_problem, worst_inter, worst_intra
+from nclab.theory.layer_peeled import FloatArray, g
+from nclab.theory.worst_case import (
+    WorstCase,
+    WorstCaseProblem,
+    make_problem,
+    worst_inter,
+    worst_intra,
+)
 
 CLASSES, PRODUCT = 4, 3.0
 INTER_GOLDEN = {1e-4: 0.013534, 1e-3: 0.042934, 1e-2: 0.13665}
@@ -192,3 +200,76 @@ def test_bad_problems_raise(
     """The error says what was expected."""
     with pytest.raises(DataError, match=message):
         worst_intra(*arguments, **options)
+
+
+class SharedProblem(WorstCaseProblem):
+    """A class with a share of features of norm 0 that point backwards, and two others.
+
+    Only the two others are variables: the share costs log C and leaves its norm to them.
+    """
+
+    @property
+    def share(self) -> float:
+        return 1 - 2 * float(self.weights[0]) * self.num_classes
+
+    @property
+    def lowest(self) -> float:
+        rest = 1 - self.share
+        one = rest * g(self.product / math.sqrt(rest), self.num_classes)
+        return ((self.num_classes - 1) * g(self.product, self.num_classes) + one) / self.num_classes
+
+    def optimum(self) -> FloatArray:
+        point = super().optimum().reshape(-1, self.dim).copy()
+        point[self.num_classes : self.num_classes + 2] /= math.sqrt(1 - self.share)
+        return point.ravel()
+
+
+def worst_with_share(classes: int, product: float, excess: float, steps: int) -> float:
+    """Return the smallest intra-class cosine found over shares of reversed features."""
+    plain = make_problem(classes, product, excess, 2, None, 1)
+    total = g(product, classes) + excess
+
+    def problem(share: float) -> SharedProblem:
+        weights = plain.weights.copy()
+        weights[:2] *= 1 - share
+        fields = {**vars(plain), "weights": weights}
+        rest = SharedProblem(**fields)
+        left = total - share * math.log(classes) / classes - rest.lowest
+        return replace(rest, excess=left)
+
+    largest = 0.5
+    if problem(largest).excess < 0:
+        largest = brentq(lambda share: problem(share).excess, 0.0, largest)
+    least = 1.0
+    for part in (*np.linspace(0, 1, steps)[:-1], 0.9999):
+        case = problem(part * largest)
+        start = worst_case._start(case, 0, np.random.default_rng(0))
+        end = worst_case._repair(case, worst_case._descend(case, 1.0, start))
+        mean = math.sqrt(case.cosine_and_gradient(end)[0])
+        least = min(least, max((1 - case.share) * mean - case.share, 0.0) ** 2)
+    return least
+
+
+QUICK_CASES = [(3, 2.0, 1 / 3), (4, 1.0, 0.01), (10, 5.0, 0.1)]
+SLOW_CASES = [
+    (classes, product, relative)
+    for classes in (2, 3, 4, 6, 10)
+    for product in (1.0, 1.5, 2.0, 3.0, 5.0)
+    for relative in (0.01, 0.1, 1 / 3)
+]
+
+
+@pytest.mark.parametrize(
+    "cases", [QUICK_CASES, pytest.param(SLOW_CASES, marks=pytest.mark.slow)], ids=["quick", "grid"]
+)
+def test_intra_bound_is_close_to_the_worst_network_of_any_share(
+    cases: list[tuple[int, float, float]],
+) -> None:
+    """docs/index.md gives this distance."""
+    for classes, product, relative in cases:
+        excess = relative * g(product, classes)
+        inputs = norms_and_loss(classes, product, 1.0, g(product, classes) + excess)
+        bound = intra_lower(inputs, alignment_lower(inputs)).value
+        reached = worst_with_share(classes, product, excess, 4 if cases is QUICK_CASES else 12)
+        assert bound <= reached + 1e-9
+        assert bound >= reached - 0.025, (classes, product, relative, bound, reached)

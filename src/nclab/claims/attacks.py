@@ -17,17 +17,17 @@ Change = Callable[[Numbers], Numbers]
 Case = Callable[[Claim, Numbers], Numbers]
 
 TOO_SMALL = 0.8
-"""Size of a weakened effect, as a multiple of the margin of its claim."""
+"""Size of the effect that `weakened` makes, as a share of the margin of the claim."""
 
 
 @dataclass(frozen=True)
 class Attacks:
-    """Test data of a paper.
+    """Test data of a paper: three attacks on every claim, each of which must change the verdict.
 
-    The tests try three attacks on every claim. *Spoiled numbers* contradict the claim. *Shuffled
-    arms*: the settings that a claim compares, its arms, change places in every other seed, so a
-    claim about their order must lose its effect. *Wrong code*: the function that the claim links
-    to returns a constant, the negative or 1.5 times its values. The verdict must change each time.
+    *Spoiled numbers*: the numbers of the experiment are changed so that they contradict the claim.
+    *Shuffled arms*: an arm is one of the settings that a claim compares. The arms are exchanged in
+    every second seed, so that no difference between them remains. *Wrong code*: the function that
+    `Claim.code` names returns a constant, or its values times -1 or 1.5.
     """
 
     verdicts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -41,11 +41,12 @@ class Attacks:
     not_shuffled: Mapping[str, str] = field(default_factory=dict)
     """Empirical claim without arms to shuffle -> reason."""
     wrong_code: Mapping[str, Sequence[Case]] = field(default_factory=dict)
-    """Empirical claim -> cases whose verdicts reveal wrong code; by default the ideal numbers."""
+    """Empirical claim -> functions that return numbers to be judged, by default the ideal numbers.
+    The verdict on at least one of them must differ between right and wrong code."""
     no_code: Mapping[str, str] = field(default_factory=dict)
     """Claim that links no code -> reason."""
     unnoticed: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Claim and kind of wrong code that leaves the claim true -> reason."""
+    """Claim and kind of wrong code -> reason why the verdict stays the same."""
     tiny: Mapping[str, Any] = field(default_factory=dict)
     """Experiment -> configuration that runs within seconds."""
 
@@ -62,31 +63,30 @@ def put(path: str, value: Any) -> Change:
 
     def change(numbers: Numbers) -> Numbers:
         changed = copy.deepcopy(dict(numbers))
-        containers: list[Any] = [changed]
-        *parts, last = path.split(".")
-        for part in parts:
-            if part == "*":
-                containers = [child for container in containers for child in container]
-            else:
-                containers = [
-                    container[int(part) if isinstance(container, list) else part]
-                    for container in containers
-                ]
-        for container in containers:
-            key: Any = int(last) if isinstance(container, list) else last
-            if not isinstance(container, list) and key not in container:
-                raise KeyError(f"Expected {last} at {path}, got {sorted(container)}.")
-            container[key] = value(container[key]) if callable(value) else value
+        _put(changed, path.split("."), value)
         return changed
 
     return change
 
 
+def _put(container: Any, path: Sequence[str], value: Any) -> None:
+    """Set the value at a path inside a container; raise if there is no such path."""
+    first, *rest = path
+    for part in range(len(container)) if first == "*" else [first]:
+        key = int(part) if isinstance(container, list) else part
+        old = container[key]
+        if rest:
+            _put(old, rest, value)
+        else:
+            container[key] = value(old) if callable(value) else value
+
+
 def change_rows(key: str, change: Callable[[Row], Row], *, every: int = 1) -> Change:
-    """Return a change of fields of the rows under a key; the rows may be stored as columns.
+    """Return a change of the rows in `numbers[key]`: a list of rows, or a dictionary of columns.
 
     Args:
-        every: 2 changes only the rows of odd seeds.
+        change: function from a row to the fields that get new values.
+        every: 1 changes all rows; n > 1 skips the rows whose seed is a multiple of n.
     """
 
     def changed(numbers: Numbers) -> Numbers:
@@ -125,54 +125,65 @@ def change_where(key: str, column: str, value: Any, **match: Any) -> Change:
 
 
 def scaled(key: str, *columns: str) -> Callable[[float], Change]:
-    """Return a function from a factor to a change that multiplies some columns by it."""
+    """Return a function `scale`; the change `scale(factor)` multiplies some columns by the factor.
+
+    `weakened` needs such a function.
+    """
     return lambda factor: change_rows(
         key, lambda row: {column: factor * row[column] for column in columns}
     )
 
 
 def exchange(key: str, column: str, names: Mapping[Any, Any]) -> Change:
-    """Return a change that renames the arms in every other seed, so that no effect remains.
+    """Return a change that exchanges the names of the arms in every second seed.
 
     Half of the seeds then show the effect and half the opposite effect, so the mean is about zero.
+
+    Args:
+        column: column with the name of the arm.
+        names: old name -> new name.
     """
     return change_rows(key, lambda row: {column: names.get(row[column], row[column])}, every=2)
 
 
 def reverse(key: str, column: str) -> Change:
-    """Return a change that reverses the order of a column's values in every other seed."""
+    """Return a change that maps the smallest value of a column to the largest, and so on.
+
+    Only every second seed is changed.
+    """
     return lambda numbers: exchange(key, column, opposite({row[column] for row in numbers[key]}))(
         numbers
     )
 
 
 def swap(key: str, first: str, second: str) -> Change:
-    """Return a change that swaps two columns in every other seed."""
+    """Return a change that swaps two columns in every second seed."""
     return change_rows(key, lambda row: {first: row[second], second: row[first]}, every=2)
 
 
 def opposite(values: Any) -> dict[Any, Any]:
-    """Map each value to the one at its position in the opposite order."""
+    """Map the smallest value to the largest, the second smallest to the second largest, …"""
     return dict(zip(sorted(values), sorted(values, reverse=True), strict=True))
 
 
 def unchanged(claim: Claim, numbers: Numbers) -> Numbers:
-    """Return the ideal numbers, as a case for wrong code."""
+    """Return the ideal numbers; an entry of `Attacks.wrong_code`."""
     return numbers
 
 
 def changed(change: Change) -> Case:
-    """Return a case for wrong code that changes the ideal numbers."""
+    """Return an entry of `Attacks.wrong_code` that changes the ideal numbers."""
     return lambda claim, numbers: change(numbers)
 
 
 def weakened(scale: Callable[[float], Change]) -> Case:
-    """Return a case for wrong code in which the effect is just too small for the claim.
+    """Return an entry of `Attacks.wrong_code` whose effect is 0.8 times the margin of the claim.
 
-    Wrong code that multiplies the effect by 1.5 then makes it larger than the margin.
+    Right code finds the effect too small. Wrong code that multiplies the effect by 1.5 finds 1.2
+    times the margin, so the verdict changes.
 
     Args:
-        scale: function from a factor to a change that multiplies the effect by about this factor.
+        scale: `scale(factor)` is a change that multiplies the effect by about the factor.
     """
     factors: dict[str, float] = {}
 

@@ -1,9 +1,9 @@
 """Recorded evidence: numbers and networks at the size of a paper, kept in the paper's folder.
 
 Verdicts on experiments come from recorded evidence. Experiments that run on this machine, usually
-at a smaller size, are judged as well, and both verdicts are shown. Recorded networks are
-measurements without weights, one line per network; `nclab reproduce … --recorded` restores them as
-finished runs, so that another machine can add seeds.
+at a smaller size, are judged as well, and both verdicts are shown. The measurements of the trained
+networks are recorded without the weights, one line per network. `nclab reproduce … --recorded`
+writes these lines as finished runs, so that a user who adds seeds trains only the new networks.
 """
 
 import json
@@ -44,11 +44,12 @@ def read_evidence(name: str) -> dict[str, Any] | None:
 
 
 def best_evidence(name: str) -> dict[str, Any] | None:
-    """Return the recorded numbers of an experiment, or else those of the largest smaller size.
+    """Return the recorded numbers of an experiment, or of a smaller experiment that replaces it.
 
-    If an experiment is too large, a series of smaller experiments may replace it. The module of the
-    series names the large experiment as `LEADS_TO`, and its function `furthest` returns the numbers
-    of the largest size in the format of the large experiment. None if nothing is recorded.
+    An experiment may be too large to run. Another module can then run a series of smaller sizes.
+    This module names the large experiment in `LEADS_TO`. Its function `furthest` returns the
+    numbers of the largest size of the series, in the format of the large experiment. Return None
+    if nothing is recorded.
     """
     numbers = read_evidence(name)
     for series_name, module in experiments().items() if numbers is None else ():
@@ -80,7 +81,7 @@ def describe_size(numbers: Mapping[str, Any]) -> str:
 
 
 class RecordedNetworks(NamedTuple):
-    """Declaration, in a module of a paper, of which networks and measurements are recorded."""
+    """List of the networks and measurements of a paper that are recorded."""
 
     folder: str
     """Folder of the networks inside the folder of the experiments."""
@@ -105,7 +106,7 @@ def read_networks(paper: str) -> dict[str, Network]:
 
 
 def restore_networks(paper: str, runs: Path) -> int:
-    """Recreate missing runs from the recorded networks; return how many."""
+    """Recreate missing runs from the recorded networks; return the number of recreated runs."""
     count = 0
     for name, network in read_networks(paper).items():
         folder = runs / network["folder"] / name

@@ -109,7 +109,10 @@ def judge(
 
 
 def effective_verdict(finding: Finding) -> Verdict:
-    """Return the verdict; if it is open for the source's networks, the verdict for other networks.
+    """Return the verdict, or that for other networks if nobody could test those of the source.
+
+    A finding that is open for the networks of its source may have a verdict for other networks,
+    under the key `there` of its numbers.
 
     >>> effective_verdict(Finding(Verdict.OPEN, "", {"there": "reproduced"})).value
     'reproduced'

@@ -45,7 +45,7 @@ class Erratum:
     confidence: Literal["certain", "likely", "scan"] = "certain"
     """certain: a counterexample shows the error; scan: our scan of the paper may be wrong."""
     typo: bool = False
-    """Whether no reader is misled; the page of errata lists typos in one section at its end."""
+    """Whether readers notice the error at once; the page of errata lists typos at its end."""
 
     @property
     def paper(self) -> str:

@@ -173,8 +173,9 @@ def mean_points(label: str, columns: Sequence[Sequence[float]], **style: Any) ->
 def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
     """Return a forest plot with a group per claim and a row per part; empty without effects.
 
-    A claim that leaves a choice open has one row per verdict instead: the weakest part of all
-    choices with this verdict.
+    A forest plot shows one interval per row. If the source of a claim leaves a choice open, every
+    choice is judged. Such a claim has one row per verdict, with the weakest part of the choices
+    that got this verdict.
 
     Args:
         judged: the claims of the experiment, as the ledger returns them.
@@ -234,7 +235,11 @@ def _effect_groups(row: Mapping[str, Any]) -> list[Effects]:
 def _weakest_by_verdict(
     effects: Sequence[Mapping[str, Any]], choices: Iterable[str]
 ) -> list[Mapping[str, Any]]:
-    """Return all effects or, given choices, the weakest effect per verdict with its count."""
+    """Return the effects of a claim as rows of the plot.
+
+    If there are choices, return one row per verdict: the weakest effect of the choices with this
+    verdict. The name of the row says how many choices got the verdict.
+    """
     weakest_parts: dict[str, list[Effect]] = {}
     for choice in choices:
         parts = [effect for effect in effects if effect["what"].startswith(f"{choice}, ")]

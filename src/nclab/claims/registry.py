@@ -25,7 +25,7 @@ ATTACKS_MODULE = "attacks"
 
 @cache
 def packages() -> dict[str, ModuleType]:
-    """Return the package of every paper by its key: our own findings, then the papers by name."""
+    """Return the package of every paper by its key; the findings of this project come first."""
     by_key: dict[str, ModuleType] = {}
     registered = plugins.plugins("papers").values()
     for package in (paper for value in registered for paper in _paper_packages(value)):

@@ -197,7 +197,7 @@ class Reproduction:
         write_json(self.out / CLAIMS, content)
 
     def _update_rows(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the judged claims, with those of the experiments that ran judged again."""
+        """Judge the claims of the experiments that ran; return all rows with the new verdicts."""
         updated = {
             row["id"]: row
             for name, numbers in self.numbers.items()

@@ -12,7 +12,8 @@ from nclab.text import number
 from nclab.theory.statements import Inequality
 
 ENOUGH = 500
-"""Number of data sets that must meet the hypotheses before the absence of failures is support."""
+"""Number of data sets that must meet the hypotheses. A statement that never fails on fewer data
+sets stays open."""
 HAND_TOLERANCE = 1e-9
 """Largest accepted relative error of code on a case that was worked out by hand."""
 
@@ -67,7 +68,10 @@ def judge_statement(numbers: Numbers, *, enough: int = ENOUGH) -> Finding:
 
 
 def judge_repair(numbers: Numbers) -> Finding:
-    """Judge a statement that fails as printed, by the tallies of its printed and repaired forms."""
+    """Judge a statement that the source prints with an error.
+
+    `numbers` has a tally of the statement as printed, and a tally of the repaired statement.
+    """
     printed, repaired = numbers["printed"], numbers["repaired"]
     corrected = judge_statement(repaired)
     if corrected.verdict is not Verdict.HOLDS:
@@ -81,7 +85,11 @@ def judge_repair(numbers: Numbers) -> Finding:
 def holds_if(
     condition: bool, evidence: str, numbers: Numbers, *, corrected: bool = False
 ) -> Finding:
-    """Return a finding that holds if the condition is true, or else `corrected` or refuted."""
+    """Return a finding with the verdict "holds" if the condition is true, else "refuted".
+
+    Args:
+        corrected: if the condition is false, the verdict is "corrected" instead of "refuted".
+    """
     otherwise = Verdict.CORRECTED if corrected else Verdict.REFUTED
     return Finding(Verdict.HOLDS if condition else otherwise, evidence, numbers)
 
@@ -105,7 +113,9 @@ def describe_tally(numbers: Numbers) -> str:
 def relative_error(*pairs: tuple[Any, Any]) -> float:
     """Return the largest relative error of computed values against values worked out by hand.
 
-    Random data sets may miss wrong code: an error may affect both sides of a statement alike.
+    Random data sets alone may miss wrong code, because an error may change both sides of a
+    statement in the same way. The error is absolute where the expected value is 0. It is at most
+    1e6, also for nan and inf, because numbers in JSON are finite.
 
     >>> relative_error((2.0, 2.0), ([1.0, 3.0], [1.0, 2.0])), relative_error((float("nan"), 1.0))
     (0.5, 1000000.0)
@@ -149,7 +159,7 @@ def with_hand_check(judge: Judge) -> Judge:
 
 
 def describe(sentence: str, numbers: Numbers, **more: str) -> str:
-    """Fill the names in braces with numbers of four digits, counts and further words.
+    """Replace each {name} in a sentence by the number of this name, with four digits, or a word.
 
     >>> describe("{cases} cases, error {error}; {end}", {"cases": 3, "error": 1 / 3}, end="none")
     '3 cases, error 0.3333; none'
@@ -164,12 +174,13 @@ def judge_and_describe(
     *,
     enough: int = ENOUGH,
 ) -> Judge:
-    """Return a judge of a tally whose evidence is a sentence with further numbers.
+    """Return a judge as `judge_statement`, with a sentence of your own as the evidence.
 
     Args:
-        sentence: the evidence, as for `describe`; {tally} stands for the tally in words.
-        condition: condition on the numbers without which the statement is refuted.
-        enough: number of data sets, as for `judge_statement`.
+        sentence: the evidence, with names in braces as for `describe`; {tally} stands for the
+            counts of tests and failures in words.
+        condition: the statement is refuted if this function of the numbers returns False.
+        enough: number of data sets that must meet the hypotheses.
     """
 
     def judge(numbers: Numbers) -> Finding:
@@ -185,7 +196,7 @@ def judge_if(condition: Callable[[Numbers], bool], sentence: str) -> Judge:
     """Return a judge of a statement that holds if a condition on the numbers is true.
 
     Args:
-        sentence: the evidence, as for `describe`.
+        sentence: the evidence, with names in braces as for `describe`.
     """
     return lambda numbers: holds_if(condition(numbers), describe(sentence, numbers), numbers)
 

@@ -19,9 +19,10 @@ Value = Callable[[Row], float | None]
 DASH = "–"
 """Text of a cell without a number."""
 WIDE = 24
-"""Length from which the text of a cell counts as words, which are aligned left."""
+"""Largest length of a text that is aligned right like a number; a column with a longer text is
+aligned left."""
 FEW_CLAIMS = 5
-"""Number of claims up to which the terminal also prints the statements and their errata."""
+"""Largest number of claims for which the terminal also prints the statements and their errata."""
 
 
 class Table(NamedTuple):
@@ -110,7 +111,7 @@ def summarise(
 def mean_and_deviation(
     values: Iterable[float | None], form: str = ".3f", *, spread: bool = True
 ) -> str:
-    """Return mean ± standard deviation of the values that are not None; a dash without any.
+    """Return mean ± standard deviation of the values that are not None; a dash if all are None.
 
     >>> mean_and_deviation([0.25, 0.75]), mean_and_deviation([0.5]), mean_and_deviation([None])
     ('0.500 ± 0.354', '0.500', '–')

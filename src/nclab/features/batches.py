@@ -1,4 +1,4 @@
-"""Batches of a loader: inputs, and a class number for each row; and what a model returns."""
+"""Reads inputs and labels from the batches of a loader, and tensors from the output of a model."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -15,7 +15,7 @@ LABEL_KEYS = ("labels", "label", "targets", "target", "y")
 """Keys under which a batch that is a mapping may hold its labels."""
 TOKENS = "input_ids"
 """Key under which a batch that is a mapping holds its tokens."""
-WHOLE = (
+CONVERTED_INTEGERS = (
     torch.uint8,
     torch.int8,
     torch.int16,
@@ -26,10 +26,11 @@ WHOLE = (
 )
 """Integer types that some functions of torch do not support; such labels become int64."""
 LabelChoice = Literal["auto", "given", "next"]
-"""Which label belongs to a token: "given" its own, "next" that of the next token, "auto" the one
-that the model's own loss uses."""
+"""Label of a token's features: "given" uses the label at the token, "next" that at the next token,
+"auto" the label with which the model's own loss compares the token's logits."""
 LOSS_TOLERANCE = 1e-3
-"""Largest difference, relative to 1 + loss, between the model's loss and our cross-entropy."""
+"""The model's loss and our cross-entropy count as equal if they differ by at most this, relative to
+1 + loss."""
 LOSS_ROWS = 1024
 """Rows of logits whose loss is computed at a time."""
 
@@ -50,7 +51,7 @@ class Batch(NamedTuple):
     """(B, T) 1 for real tokens and 0 for padding, from `attention_mask`."""
 
     def tensors(self) -> list[Tensor]:
-        """Return the tensors that enter the model, those inside lists and mappings included."""
+        """Return all input tensors of the model, including those inside lists and mappings."""
         return list(_tensors([self.args, self.kwargs]))
 
 
@@ -59,8 +60,8 @@ def split_batch(
 ) -> Batch:
     """Split (x, y), (x1, x2, y) or a mapping with labels into inputs and labels on `device`.
 
-    Given the `names` of the classes, labels may be names. If `tokens` is true, a batch may omit
-    its labels, which are then its tokens.
+    Labels may be class names if `names` lists all of them. If `tokens` is true, the tokens of a
+    batch without labels serve as its labels.
 
     >>> batch = split_batch((torch.zeros(2, 3), torch.tensor([0, 1])), torch.device("cpu"))
     >>> len(batch.args), batch.labels.tolist()
@@ -116,10 +117,10 @@ def labels_of(
     *,
     tokens: bool = False,
 ) -> tuple[Any, Tensor | None]:
-    """Return the labels in a batch, and the mask of real tokens.
+    """Return the labels in a batch, and the mask of real tokens if there is one.
 
-    Pass a `function` that returns the labels for batches of another format. Without a function the
-    batch is split by `split_in_place`; raise if several parts may be the labels.
+    A `function` of the batch returns the labels, for batches of another format. Without a function
+    the batch is split by `split_in_place`; raise if several parts may be the labels.
 
     >>> labels_of((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
     Traceback (most recent call last):
@@ -203,7 +204,7 @@ def _moved(value: Any, device: torch.device) -> Any:
 
 
 class Outputs(NamedTuple):
-    """The tensors in what a model returns."""
+    """All tensors in the output of a model."""
 
     likely: list[Tensor]
     """Tensors that may be the logits: `logits` alone if the output has it, else all."""
@@ -272,7 +273,7 @@ def as_label_tensor(values: Any, names: tuple[str, ...] | None = None) -> Tensor
             f"Expected batches, got a single sample of label {labels.item()}. "
             "Pass a DataLoader of the data set."
         )
-    return labels.long() if labels.dtype in WHOLE else labels
+    return labels.long() if labels.dtype in CONVERTED_INTEGERS else labels
 
 
 def class_numbers(labels: Sequence[Any], names: Sequence[str] | None) -> Tensor:
@@ -293,7 +294,7 @@ def class_numbers(labels: Sequence[Any], names: Sequence[str] | None) -> Tensor:
 
 
 def binary_labels(labels: Tensor) -> Tensor:
-    """Return labels 0.0 and 1.0, as binary losses expect them, as integers; others unchanged.
+    """Convert labels 0.0 and 1.0, which binary losses need, to integers; leave others unchanged.
 
     >>> binary_labels(torch.tensor([[0.0], [1.0]])).tolist()
     [0, 1]
@@ -365,13 +366,13 @@ def require_unshifted(labels: Tensor, tokens: Any, ignore_index: int | None) -> 
 
     >>> require_unshifted(torch.tensor([[5, 7, 9]]), torch.tensor([[3, 5, 7]]), -100)
     Traceback (most recent call last):
-    nclab.errors.DataError: Expected for labels='next' the label of each token at that token, got \
+    nclab.errors.DataError: Expected labels at their own tokens, because of labels='next'; got \
 labels that are already shifted to the next token. Omit labels='next'.
     """
     if labels.ndim < 2:
         raise DataError(
-            f"Expected for labels='next' a label for each token, (B, T), got shape "
-            f"{tuple(labels.shape)}. Omit labels='next' if a whole sequence has one label."
+            f"Expected labels of shape (B, T), one for each token, because of labels='next'; got "
+            f"shape {tuple(labels.shape)}. Omit labels='next' if a whole sequence has one label."
         )
     if not isinstance(tokens, Tensor) or tokens.shape != labels.shape or labels.shape[-1] < 3:
         return
@@ -386,17 +387,17 @@ labels that are already shifted to the next token. Omit labels='next'.
         shifted = (by_token[..., :-1] == inputs[..., 1:])[counted[..., :-1]]
         if len(shifted) and bool(shifted.all()):
             raise DataError(
-                "Expected for labels='next' the label of each token at that token, got labels that "
+                "Expected labels at their own tokens, because of labels='next'; got labels that "
                 "are already shifted to the next token. Omit labels='next'."
             )
 
 
 class ModelLoss(NamedTuple):
-    """Convention by which a model's own loss uses the labels, and the value of that loss.
+    """How a model's own loss uses the labels, and the value of this loss.
 
     Causal language models are called with labels that repeat their inputs, and compare the logits
-    of a token with the label of the next token. Few of them apply the attention mask: a padded
-    token counts unless its label is the ignored one.
+    of a token with the label of the next token. Few of these models apply the attention mask to the
+    loss: a padded token counts unless its label is `ignore_index`.
     """
 
     shifted: bool = False
@@ -406,7 +407,8 @@ class ModelLoss(NamedTuple):
     masked: bool = True
     """Whether padded tokens are left out; False if the model's loss counts them."""
     repeats: bool = False
-    """Whether the labels equal the input tokens, but nothing shows that the model shifts them."""
+    """Whether the labels repeat the input tokens although the model, as far as known, does not
+    shift labels."""
 
 
 def model_loss(
@@ -420,9 +422,10 @@ def model_loss(
 ) -> ModelLoss:
     """Infer from a model's output how its loss uses `labels`.
 
-    If the output has a loss, the convention whose cross-entropy is nearest to that loss applies.
-    Otherwise a causal language model shifts labels that it was called with, or that repeat its
-    input tokens, and tokens that `mask` marks as padding are left out.
+    If the output has a loss, the cross-entropy is computed with and without a shift of the labels
+    and with and without padded tokens; the combination nearest to the model's loss is returned.
+    Without a loss, padded tokens (0 in `mask`) are left out, and the labels count as shifted if the
+    model is a causal language model that was called with labels, or whose tokens `labels` repeat.
     """
     ignored = -100 if ignore_index is None else ignore_index
     fitting = [z for z in Outputs.of(output).likely if z.shape[:-1] == labels.shape and z.ndim > 1]

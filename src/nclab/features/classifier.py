@@ -27,7 +27,7 @@ ClassifierChoice = str | Callable[[nn.Module], Any] | tuple[Any, Any] | None
 """`"auto"`, the name of a module, a pair (W, b) or a function of the model that returns such a
 pair; None measures features only."""
 GIVEN = "classifier"
-"""Name of a classifier that the caller passes as a pair or a function."""
+"""Name in reports of a classifier that the caller passes as a pair or a function."""
 INSTEAD = (
     "Pass classifier= the name of a module, a function model -> (W, b) or the pair itself, or "
     "None to measure features alone"
@@ -36,9 +36,9 @@ FROM_CLASSIFIER = "loss, accuracy and margin are computed from the classifier's 
 
 
 def needs_tensors(calls: list[Call], outputs: Outputs, chosen: ClassifierChoice = AUTO) -> bool:
-    """Whether finding the classifier needs the tensors that modules read and returned.
+    """Whether finding the classifier needs the values of the inputs and outputs of the modules.
 
-    They are not needed if a call of `nn.Linear` or of a 1×1 convolution is certainly the
+    The values are not needed if a call of `nn.Linear` or of a 1×1 convolution is certainly the
     classifier.
     """
     if chosen is None or not isinstance(chosen, str):
@@ -63,13 +63,19 @@ def find_classifier(
 ) -> Classifier | None:
     """Return the last linear map whose result is the model's output; None for features only.
 
-    If the model returns several outputs, nclab takes the first that is the result of a linear map
-    and not the input of another one; a remark names the others. The search prefers, in this order:
-    `nn.Linear` and modules that compute the same; modules of other linear forms
-    (`nclab.features.linear_maps`); results that the model selects from, averages or scales
-    (`nclab.features.head_output`); parameters used without a module; and, with a remark, the last
-    linear call with the same decisions, as before a softmax. If `needs_tensors` is true, the
-    tensors of the calls must have been kept. `mask` (B, T) is 1 for real tokens.
+    If the model returns several outputs, nclab takes the first output that a linear map returned,
+    unless another linear map reads that output; a remark names the other outputs. The first kind of
+    these that exists is the classifier:
+
+    - `nn.Linear` or a module that computes the same,
+    - a module of another linear form (`nclab.features.linear_maps`),
+    - a linear map whose result the model selects from, averages or scales
+      (`nclab.features.head_output`),
+    - a parameter that the model uses without a module,
+    - the last linear map whose largest logits are those of the output, for example before a
+      softmax; a remark says this.
+
+    If `needs_tensors` is true, `calls` must hold the tensors. `mask` (B, T) is 1 for real tokens.
     """
     if chosen is None:
         return None
@@ -128,7 +134,10 @@ def _named(
     mask: Tensor | None,
     linear: list[LinearCall],
 ) -> Classifier:
-    """Return the last call of the module `chosen`, and how the model uses its result."""
+    """Return the last call of the module `chosen` as the classifier.
+
+    A remark says how the model's output depends on the result, if it is not the output itself.
+    """
     matches = [call for call in linear if call.call.name == chosen][-1:]
     if not matches:
         raise ModelError(
@@ -157,7 +166,10 @@ def _named(
 def _given(
     model: nn.Module, calls: list[Call], outputs: Sequence[Tensor], chosen: Any, mask: Tensor | None
 ) -> Classifier:
-    """Return a classifier with the caller's weights; its input is found by its results."""
+    """Return a classifier with the caller's weights.
+
+    The layer that it reads is the one on which the classifier gives the model's output.
+    """
     read = given_weights(model, chosen)
     head = locate_given_head(calls, outputs, GIVEN, read, mask)
     if head is not None:
@@ -214,7 +226,10 @@ def _classifier(
 
 
 def _heads(linear: Sequence[LinearCall], outputs: Sequence[Tensor]) -> dict[int, LinearCall]:
-    """Map each output to the last call that returned it, unless another such call reads it."""
+    """Return output number -> the last linear call that returned this output.
+
+    Outputs that a linear call reads are omitted: they are not logits.
+    """
     inputs = {call.call.source_identity for call in linear}
     heads = {}
     for index, output in enumerate(outputs):

@@ -46,16 +46,17 @@ class Classifier(NamedTuple):
     remark: str | None = None
     """Remark for the user on how the classifier was found."""
     unit_rows: bool = False
-    """Whether it reads directions: the features are then divided by their norms."""
+    """Whether the classifier reads features divided by their norms."""
     selection: PositionSelection = "rows"
     output: int | None = None
-    """Index of the model output that it makes; None if unknown."""
+    """Index of the model output that contains its logits; None if unknown."""
     logits: Point | None = None
-    """Point at which a module returns the unchanged logits of every position."""
+    """Output of the module that returns the logits of all positions, before the model selects one;
+    None if no module returns them."""
     tensor: Tensor | None = None
-    """Tensor that it read in the traced pass, until the layers are found."""
+    """Input of the classifier in the traced pass; released once the layers are found."""
     result: Tensor | None = None
-    """Tensor at `logits` in the traced pass, until the layers are found."""
+    """Output at `logits` in the traced pass; released once the layers are found."""
 
 
 class LogitSource(NamedTuple):
@@ -70,7 +71,7 @@ class LogitSource(NamedTuple):
 def find_logit_source(
     linear: Sequence[LinearCall], outputs: Sequence[Tensor], mask: Tensor | None
 ) -> LogitSource | None:
-    """Return the last linear map that makes an output exactly, or up to a factor."""
+    """Return the last linear map whose result is an output of the model, perhaps times a factor."""
     for call in reversed(linear):
         for index, output in enumerate(outputs):
             source = _source_of(call, index, as_column(output), mask)
@@ -82,7 +83,7 @@ def find_logit_source(
 def _source_of(
     call: LinearCall, index: int, output: Tensor, mask: Tensor | None
 ) -> LogitSource | None:
-    """Return how the result of this call becomes an output."""
+    """Return how the result of this call becomes an output; None if it does not."""
     result = call.target()
     if result is None or result.is_meta or not (is_dense(output) and is_dense(result)):
         return None
@@ -131,9 +132,10 @@ def find_parameter_head(
     known: set[int],
     mask: Tensor | None,
 ) -> Classifier | None:
-    """Find a parameter that, used without a module, turns some module's tensor into an output.
+    """Find a parameter W that the model multiplies directly, without a linear module.
 
-    Modules whose ids are `known` are skipped.
+    W matches if some tensor that a module reads or returns, times W, is an output. The search skips
+    parameters of modules whose ids are `known`.
     """
     modules = {name: module for name, module in model.named_modules() if id(module) not in known}
     for pair in _feature_logit_pairs(calls, outputs, mask):
@@ -196,9 +198,10 @@ def locate_given_head(
     read: Callable[[], WeightAndBias],
     mask: Tensor | None,
 ) -> Classifier | None:
-    """Find the layer that a given classifier reads, by comparing its results with the outputs.
+    """Find the layer that a given classifier reads: the one on which it gives a model output.
 
-    A layer on which only the largest logits agree is returned with a remark.
+    If there is none, return with a remark the layer on which the classifier predicts the same
+    classes as the output, as before a softmax. None if there is no such layer.
     """
     weight, bias = read()
     same_decisions: Classifier | None = None
@@ -226,7 +229,7 @@ def locate_given_head(
 
 
 class _FeatureLogitPair(NamedTuple):
-    """Features and the logits that they may have become, one row each."""
+    """Rows of features, and rows of an output that may be their logits."""
 
     rows: Tensor
     logits: Tensor
@@ -242,7 +245,11 @@ def _feature_logit_pairs(
     mask: Tensor | None,
     weights: WeightAndBias | None = None,
 ) -> Iterator[_FeatureLogitPair]:
-    """Yield all tensors that may have become an output; with weights also selected tokens."""
+    """Yield all tensors of modules that may be the features of an output.
+
+    Given the `weights` of the classifier, also yield single positions of sequences: those whose
+    logits are the output.
+    """
     for index, output in enumerate(outputs):
         column = as_column(output)
         for logits in (column, column.movedim(1, -1)) if column.ndim > 2 else (column,):

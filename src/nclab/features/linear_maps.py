@@ -21,11 +21,11 @@ WeightAndBias = tuple[Tensor, Tensor | None]
 Offset = Callable[[], Tensor | None]
 """Function that returns a current bias, or None without one."""
 TESTED_ROWS = 64
-"""Rows on which a form is compared with the observed logits."""
+"""Number of rows on which a form is compared with the observed logits."""
 FEWEST_ROWS = 3
-"""Fewest rows from which a factor can be verified."""
+"""A factor is only accepted if it is tested on at least this many rows."""
 NORMALIZATIONS = ((False, False), (False, True), (True, False), (True, True))
-"""Whether rows, and weights, are divided by their norms; unnormalized first."""
+"""Pairs (unit_rows, unit_weight): whether rows, and weights, are divided by their norms."""
 
 
 class Fit(NamedTuple):
@@ -56,7 +56,7 @@ class HeadForm:
     """Whether the scale multiplies the bias as well."""
 
     def read(self) -> WeightAndBias:
-        """Return the current (C, d) weight and (C,) bias in float64; one logit as two classes."""
+        """Return the current (C, d) weight and (C,) bias in float64, converted by `binary_head`."""
         return binary_head(*self.raw())
 
     def raw(self) -> WeightAndBias:
@@ -73,9 +73,10 @@ class HeadForm:
 
 
 def binary_head(weight: Tensor, bias: Tensor | None) -> WeightAndBias:
-    """Return a head of one logit z, where class 1 has sigmoid(z), as one of logits -z/2 and z/2.
+    """Convert a classifier with one logit z to two classes with the logits -z/2 and z/2.
 
-    Heads of several logits are returned unchanged.
+    Both give class 1 the probability sigmoid(z). Classifiers with several logits are returned
+    unchanged.
 
     >>> binary_head(torch.tensor([[2.0, 4.0]]), None)[0].tolist()
     [[-1.0, -2.0], [1.0, 2.0]]
@@ -175,9 +176,9 @@ class FittedParameter(NamedTuple):
 def fit_parameters(
     model: nn.Module, module_name: str, module: nn.Module, rows: Tensor, logits: Tensor
 ) -> FittedParameter | None:
-    """Find the matrix, and vector, of a module that give (n, C) logits from (n, d) rows.
+    """Find a weight of a module, and a bias, that turn (n, d) rows into (n, C) logits.
 
-    `module_name` is the name of the module in the model. Return None if no matrix fits.
+    `module_name` is the name of the module in the model. Return None if no weight fits.
     """
     classes, dim = logits.shape[-1], rows.shape[-1]
     eps = torch.finfo(logits.dtype).eps
@@ -207,7 +208,10 @@ def fit_parameters(
 def _fit_with_bias(
     model: nn.Module, module: nn.Module, rows: Tensor, logits: Tensor, weight: Tensor
 ) -> tuple[Fit, Offset] | None:
-    """Return the form with a bias of the module, without a bias, or with a bias of the model."""
+    """Return the first form that fits this weight, and a reader of its bias; None if none fits.
+
+    The bias is tried in this order: tensors of the same module, no bias, tensors of other modules.
+    """
     biases = [(module, name) for name in _vectors_of(module, logits)]
     others = [(other, name) for other in model.modules() for name in _vectors_of(other, logits)]
     for candidates in (biases, None, others):
@@ -224,7 +228,7 @@ def _fit_with_bias(
 
 
 def _vectors_of(module: nn.Module, logits: Tensor) -> list[str]:
-    """Return the names of a module's tensors with one number for each of the logits."""
+    """Return the names of a module's (C,) tensors, which may be the bias of (n, C) logits."""
     return [
         name
         for name, value in _tensors_of(module)
@@ -246,9 +250,10 @@ def directions_remark(name: str, match: FittedParameter) -> str | None:
 def find_scale(
     owners: Iterator[nn.Module], scale: float, eps: float
 ) -> Callable[[], Tensor | float]:
-    """Return a function that reads the parameter with this scale, else one that returns the number.
+    """Return a function that returns the current scale.
 
-    A parameter may hold the scale, its logarithm or its reciprocal.
+    If a parameter or buffer of `owners` holds the scale, its logarithm or its reciprocal, the
+    function reads that parameter. Otherwise it returns `scale`.
     """
     for module in owners:
         for name, value in [*module._parameters.items(), *module._buffers.items()]:
@@ -269,7 +274,7 @@ def enclosing_modules(model: nn.Module, name: str) -> Iterator[nn.Module]:
 
 
 def is_dense(tensor: Tensor) -> bool:
-    """Whether a tensor is an ordinary floating-point array with rows."""
+    """Whether a tensor is an ordinary floating-point array of two or more dimensions, not empty."""
     dense = not tensor.is_nested and tensor.layout is torch.strided
     return dense and tensor.is_floating_point() and tensor.ndim >= 2 and tensor.numel() > 0
 
@@ -383,7 +388,10 @@ def fit_factor(result: Tensor, output: Tensor) -> float | None:
 
 
 def rounding(eps: float) -> float:
-    """Return the largest relative rounding error of logits; half precision rounds once, at the end.
+    """Return the largest relative rounding error of logits whose type has the spacing `eps`.
+
+    Logits in half precision are computed more precisely and rounded once, at the end: 4 eps is
+    enough for them, and 64 eps for other types.
 
     >>> rounding(2**-8) == 4 * 2**-8
     True
@@ -400,7 +408,10 @@ def has_unit_rows(rows: Tensor, eps: float) -> bool:
 def _products(
     rows: Tensor, weight: Tensor, unit_rows: bool, unit_weight: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the (n, C) products, and the same sums over absolute values."""
+    """Return the (n, C) products of rows and weight, and bounds on the size of their terms.
+
+    The bounds are the products of the absolute values; rounding errors are relative to them.
+    """
     left = normalize(rows, dim=1) if unit_rows else rows
     right = normalize(weight, dim=1) if unit_weight else weight
     return left @ right.T, left.abs() @ right.abs().T
@@ -417,7 +428,10 @@ def _best_scale(product: Tensor, logits: Tensor) -> float:
 
 
 def _written_number(scale: float, eps: float) -> float:
-    """Return a fitted factor as source code would have it: 30, not 30.0000004; or 1 / 0.07."""
+    """Return the short number near a fitted factor, as in source code: 30 for 30.0000004.
+
+    Reciprocals of short numbers such as 1 / 0.07 count as well. Other factors are unchanged.
+    """
     if scale == 0 or not math.isfinite(scale):
         return 0.0
     for written in (float(f"{scale:.4g}"), 1 / float(f"{1 / scale:.4g}")):

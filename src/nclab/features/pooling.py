@@ -23,8 +23,8 @@ from torch import Tensor, nn
 Pool = Literal["mean", "flatten"]
 """Method that turns the positions of a sample into one row."""
 PositionSelection = Literal["rows", "token", "mean"]
-"""Which features produce a head's logits: "rows" those of the usual pooling, "token" those of one
-position of each sample, "mean" the mean over all positions, padded or not."""
+"""Features that the classifier reads: "rows" are the rows of `to_rows`, "token" those of one
+position of each sample, "mean" the mean over all positions, including padding."""
 
 _CHANNELS_SECOND = (
     nn.modules.conv._ConvNd,
@@ -126,7 +126,7 @@ def to_rows(
 
 
 def _token_hint(rows: Tensor, labels: Tensor) -> str:
-    """Explain a wrong number of labels per sequence, if that is the mismatch."""
+    """Return an addition to the error if sequences and labels differ in length, else ""."""
     if rows.ndim != 3 or labels.ndim != 2 or len(rows) != len(labels):
         return ""
     tokens, given = rows.shape[1], labels.shape[1]
@@ -158,10 +158,10 @@ def binary_logits(logits: Tensor) -> Tensor:
 def views(
     tensor: Tensor, output: Tensor, mask: Tensor | None = None
 ) -> Iterator[tuple[PositionSelection, Tensor]]:
-    """Yield what a model may select from a tensor with channels last to make its output.
+    """Yield the parts of a tensor, with channels last, that may have the layout of the output.
 
-    The candidates have the output's layout: all positions; or of each sample the mean, the first
-    position and the last position.
+    These are all positions; or, if the output has one row for each sample, the mean over positions,
+    the first position and the last position.
     """
     if tensor.shape[:-1] == output.shape[:-1]:
         yield "rows", tensor

@@ -33,9 +33,11 @@ _MEASURING = threading.RLock()
 """Held by the thread that measures. A measurement changes global state (modes of modules, random
 states, PyTorch's fused transformer path), which two measurements at once would confuse."""
 RESULTS = 16
-"""Number of results of linear layers that a traced pass keeps: the last may be the logits."""
+"""Number of outputs of linear layers that a traced pass keeps, because the last may be the logits.
+"""
 Reader = Callable[[Tensor, nn.Module], Tensor]
-"""Function that turns a tensor into rows, or raises `NoRows`. The module gives the channels."""
+"""Function that turns a tensor into rows, or raises `NoRows`. The type of the module, which read or
+returned the tensor, determines the channel dimension."""
 INPUT = ".input"
 """End of the name of a layer that is the input of a module."""
 
@@ -170,12 +172,12 @@ def has_only_own_hooks(module: nn.Module) -> bool:
 
 
 class Identity(NamedTuple):
-    """Fingerprint of a tensor: equal at two moments if memory, layout and version are unchanged."""
+    """Fingerprint of a tensor. It changes if the tensor is changed in place or replaced."""
 
     storage: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """The offset, then the strides: two halves of a tensor share their storage and shape."""
+    """Offset and strides in memory. The offset tells the two halves of a tensor from each other."""
     version: int
 
     @classmethod
@@ -199,10 +201,10 @@ class Point(NamedTuple):
 
 
 class WeakTensor:
-    """Weak reference to a tensor; once the tensor is freed, it returns a meta tensor of that shape.
+    """Weak reference to a tensor: a call returns the tensor or, once it is freed, a meta tensor.
 
-    The weak reference to the storage keeps its address from being reused by a later tensor. With
-    `keep` the tensor stays alive.
+    A weak reference to the memory of the tensor prevents that a later tensor gets the same address,
+    and so the same `Identity`. With `keep` the tensor stays alive.
     """
 
     def __init__(self, tensor: Tensor, *, keep: bool = False) -> None:
@@ -261,13 +263,13 @@ class Recorder:
     keep: bool = False
     """Whether the tensors of a traced pass stay alive until `calls` is cleared."""
     channel_modules: dict[Point, nn.Module] = field(default_factory=dict)
-    """The module that determines the channel dimension at a point; recorded while tracing."""
+    """Point -> the module that determines the channel dimension there; recorded while tracing."""
     calls: list[Call] = field(default_factory=list)
     rows: dict[Point, Tensor | NoRows] = field(default_factory=dict)
     dtypes: dict[Point, torch.dtype] = field(default_factory=dict)
-    """Types of the tensors that the rows were read from."""
+    """Types of the tensors from which the rows were read."""
     full_points: Collection[Point] = ()
-    """Points whose tensors are kept with all positions, channels last, instead of as rows."""
+    """Points at which `rows` gets the whole tensor, channels last, instead of pooled rows."""
 
     def __post_init__(self) -> None:
         self._active = True
@@ -373,7 +375,11 @@ class Recorder:
         return hook
 
     def _hold(self, tensor: Tensor | None, module: nn.Module, *, result: bool) -> None:
-        """Keep possible logits alive, and both sides of modules to be tested for linearity."""
+        """Keep a tensor alive that finding the classifier may need.
+
+        These are results of linear layers, which may be the logits, and inputs and results of other
+        modules with a weight matrix, which are tested for linearity.
+        """
         # With `keep` no weight is read: in training, reading would advance a spectral norm.
         if self.keep or tensor is None:
             return
@@ -433,7 +439,7 @@ def is_weight_layer(module: nn.Module) -> bool:
 
 
 def storages(tensors: Collection[Tensor]) -> set[int]:
-    """Return the ids of the memory that tensors use; a view has the id of its base."""
+    """Return the ids of the memory that tensors use. Views of one tensor have the same id."""
     return {_storage(tensor) for tensor in tensors}
 
 
@@ -522,7 +528,7 @@ def output_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
 
 
 def _makers(identity: Identity | None, calls: Sequence[Call]) -> list[Call]:
-    """Return the calls that returned this tensor, without modules that are called repeatedly."""
+    """Return the calls that returned this tensor, except those of modules called several times."""
     times = Counter(call.name for call in calls)
     return [
         call

@@ -13,11 +13,11 @@ TEXT_ABOVE = 0.55
 ZERO_LINE = (0.2, 0.6)
 """Length of the zero line above and below an interval; it does not reach the text of a row."""
 _THINNEST_MARGIN = 0.004
-"""Half the width at which the narrowest margin is drawn, so that it can be seen."""
+"""Smallest half width at which a margin is drawn, so that it stays visible."""
 _ROW_DISTANCE, _HOLLOW_DISTANCE = 1.9, 1.5
-"""Distance to the next row; shorter if the next row repeats the quantity with other data."""
+"""Vertical distance to the next row; the second is for a hollow row below its filled row."""
 HOLLOW_LABEL = "here"
-"""Label of a hollow row: the result of this machine."""
+"""Label of a hollow row, which shows the result of the user's own runs."""
 
 
 class ForestRow(NamedTuple):
@@ -39,7 +39,7 @@ class ForestRow(NamedTuple):
 
 
 class MarginBand(NamedTuple):
-    """Rectangle from -half_width to half_width that shows the margin of a group."""
+    """Rectangle behind the rows of one group that shows the margin of the group."""
 
     centre: float
     height: float
@@ -69,7 +69,9 @@ def lay_out_forest(panel: Forest) -> tuple[list[ForestRow], list[MarginBand], fl
 
 
 def _scale(group: Effects) -> float:
-    """Return the value at the edge of the plot for a group: its largest number or its margin.
+    """Return the effect that is drawn at the edge of the plot for a group of rows.
+
+    The edge is the largest absolute value in the group, or its margin if that is larger.
 
     Hollow rows count only if there are no filled ones: they often have few seeds, and their wide
     intervals would hide everything else.

@@ -55,9 +55,9 @@ FORMATS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     (".pdf", 100, {"CreationDate": None}),
     (".svg", 100, {"Date": None}),
 )
-"""Suffix, dots per inch and removed metadata of every file; equal figures give equal files."""
+"""Suffix, dots per inch, and metadata to remove, so that equal figures give equal files."""
 _TITLE_HEIGHT, _LEGEND_LINE = 0.32, 0.22
-"""Inches of the title and of one line of a legend."""
+"""Height of the title and of one line of a legend, in inches."""
 _PIXEL_RATIO = 2
 """Image dots per screen dot in a notebook, so that figures are sharp on high-density screens."""
 LN10 = float(np.log(10.0))
@@ -161,7 +161,7 @@ def save(picture: Picture, folder: Path, dark: bool = False) -> list[Path]:
 
 
 def _coloured(colours: Colours) -> dict[str, Any]:
-    """Return the settings of matplotlib for the colours of a background."""
+    """Return matplotlib settings for text, grid and background colours."""
     ink = ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.labelcolor")
     return {
         **dict.fromkeys((*ink, "ytick.labelcolor"), colours.ink),
@@ -173,7 +173,7 @@ def _coloured(colours: Colours) -> dict[str, Any]:
 
 @contextmanager
 def _fixed_layout(figure: "Figure") -> Iterator[None]:
-    """Compute the layout of a figure once for all formats: it takes longer than the drawing."""
+    """Compute the layout of a figure once for all formats, as layout takes longer than drawing."""
     engine = figure.get_layout_engine()
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
@@ -308,7 +308,10 @@ def _set_scales(axis: "Axes", panel: Panel, colours: Colours) -> None:
 
 
 def _thin_out_decades(axis: "Axes") -> None:
-    """Number only 1 and 3 of a decade if x spans less than two decades: numbers would overlap."""
+    """Label only the ticks 1 and 3 of each decade if x spans less than two decades.
+
+    Otherwise matplotlib labels more ticks, and the labels overlap.
+    """
     from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 
     low, high = axis.get_xlim()
@@ -338,7 +341,7 @@ def _remove_frame(axis: "Axes", *, keep_names: bool) -> None:
 
 
 def _set_time_axis(axis: "Axes") -> None:
-    """Show log t on a logarithmic axis and, if log t exceeds 100, decades of t on top."""
+    """Make the axis of log t logarithmic; if log t exceeds 100, label powers of 10 of t on top."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_xscale("log")
@@ -359,7 +362,7 @@ def _set_time_axis(axis: "Axes") -> None:
 
 
 def _draw_forest(axis: "Axes", panel: Forest, colours: Colours) -> None:
-    """Draw a forest plot: effects with their intervals over the margins of their groups."""
+    """Draw a forest plot: effects with intervals, and a grey band for the margin of each group."""
     rows, bands, height = lay_out_forest(panel)
     for band in bands:
         left, width = -band.half_width, 2 * band.half_width

@@ -23,7 +23,7 @@ LAYER_METRICS = (
     ("NC1, within classes", ("nc1_trace_pinv", "nc1_within_variation", "cdnv")),
     ("NC2 and NC3, angles", ("nc2_equiangularity_means", "nc3_self_duality")),
 )
-"""Panels of `layers_picture` with their metrics."""
+"""Title and metrics of the panels of `layers_picture`."""
 FREQUENCY_PANELS: tuple[tuple[str, tuple[tuple[str, str], ...], Scale], ...] = (
     (
         "accuracy by class frequency",
@@ -36,20 +36,20 @@ FREQUENCY_PANELS: tuple[tuple[str, tuple[tuple[str, str], ...], Scale], ...] = (
         "log",
     ),
 )
-"""Title, values with their labels, and scale of the panels that group classes by frequency."""
+"""Title, values with their legend texts, and scale of y, for panels by class frequency."""
 HISTORY_METRICS = (
     ("nc1_trace_pinv", "nc1_trace_ratio"),
     ("nc2_equiangularity_means",),
     ("nc3_self_duality",),
     ("loss",),
 )
-"""Metrics of a history by default: the first of each group that was measured."""
+"""Default metrics of `history_picture`: one panel per line, for its first measured metric."""
 STYLES: tuple[Style, ...] = ("solid", "dashed", "dotted")
-"""Line styles of the splits; further splits repeat them in other colours."""
+"""Line styles of the splits; from the fourth split on, they repeat in other colours."""
 MOST_CLASSES = 2000
-"""Largest number of classes that are drawn one by one if groups of classes are drawn too."""
+"""With more classes than this, only groups of classes are drawn, if groups were measured."""
 SMALLEST_LOSS_RATIO = 1e-3
-"""Smallest ratio of optimal loss and smallest class loss at which the optimum is drawn."""
+"""The optimal loss is drawn if it exceeds this fraction of the smallest class loss."""
 
 
 def layer_picture(row: Row, *, name: str = "collapse", other: Row | None = None) -> Picture:
@@ -75,7 +75,7 @@ def layer_picture(row: Row, *, name: str = "collapse", other: Row | None = None)
 
 
 def _class_panels(rows: Sequence[Row]) -> list[Panel]:
-    """Return a panel with the cosines of each class, and one with the losses if there are any."""
+    """Return a panel with the cosines of each class and, if measured, one with their losses."""
 
     def points(label: str, key: str, marker: Marker, colour: int, row: Row) -> Series:
         label = f"{label}{_split(row)}"
@@ -109,7 +109,7 @@ def _class_panels(rows: Sequence[Row]) -> list[Panel]:
 
 
 def frequency_panels(rows: Sequence[Row]) -> list[Panel]:
-    """Return accuracy, spread and loss of classes that are grouped by frequency."""
+    """Return panels of accuracy, spread and loss for classes grouped by number of samples."""
     grouped = [row for row in rows if row.get("strata")]
     panels = []
     for title, keys, scale in FREQUENCY_PANELS:
@@ -134,14 +134,14 @@ def class_names(row: Row) -> tuple[str, ...]:
 
 
 def _split(row: Row) -> str:
-    """Return the split of a row as the end of a label."""
+    """Return the text that adds the split of a row to a label, such as ", test"."""
     return f", {row['split']}" if row.get("split") else ""
 
 
 def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
     """Return a picture of all layers in the network's order, with a line for each split.
 
-    Bands show the intervals of metrics that have one.
+    Bands show the intervals of metrics that have intervals.
     """
     splits = list(dict.fromkeys(row.get("split") for row in rows))
     parts = [[row for row in rows if row.get("split") == split] for split in splits]
@@ -199,7 +199,10 @@ def _layer_lines(
 
 
 def cosine_keys(rows: Sequence[Row]) -> tuple[str, str]:
-    """Return the keys of the two cosines to show: centred ones if features are non-negative."""
+    """Return the names of the intra-class and inter-class cosine to draw.
+
+    For non-negative features, as after ReLU, the centred cosines are drawn if measured.
+    """
     keys = ("min_intra", "max_inter")
     measured = all(row.get(f"centred_{key}") is not None for row in rows for key in keys)
     if measured and any(row.get("non_negative") for row in rows):

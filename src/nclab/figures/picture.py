@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 Numbers = Sequence[float | None]
 Scale = Literal["linear", "log", "loglog"]
-"""Scale of an axis; "loglog" shows values log t on a logarithmic axis, as ji2022 does."""
+"""Scale of an axis; "loglog" is a logarithmic axis of log t, as in the figures of ji2022."""
 Style = Literal["solid", "dashed", "dotted", "none"]
 Marker = Literal["none", "filled", "hollow", "cross"]
 
@@ -73,7 +73,7 @@ class HeatMap(NamedTuple):
     """Positions of the columns on a continuous axis; empty if columns have names or numbers."""
     y: Numbers = ()
     centre: float | None = None
-    """Value where the colours change sides, with one scale for each side; None for one scale."""
+    """Value between the two colours of a diverging scale; None for a scale from light to dark."""
     value_label: str = ""
 
 
@@ -87,7 +87,7 @@ class EffectRow(NamedTuple):
     high: float | None
     colour: int = 0
     hollow: bool = False
-    """Whether the row repeats the quantity of the row above with other data."""
+    """Whether the row shows the user's own runs, and its point is drawn as an empty circle."""
 
 
 class Effects(NamedTuple):
@@ -99,7 +99,7 @@ class Effects(NamedTuple):
 
 
 class Forest(NamedTuple):
-    """A forest plot: effects with their intervals around zero, one scale for each group."""
+    """A forest plot: effects with their intervals around zero, with one scale per group."""
 
     title: str
     groups: tuple[Effects, ...]
@@ -113,7 +113,7 @@ AnyPanel = Panel | HeatMap | Forest
 
 
 class Picture(NamedTuple):
-    """A figure: a title, panels in rows of `columns`, and a caption."""
+    """A figure: a title, panels in a grid, and a caption."""
 
     name: str
     """File name without suffix."""
@@ -126,7 +126,7 @@ class Picture(NamedTuple):
 
 
 _TUPLES = {"x_names", "y_names", "x_ticks", "y_range", "value_range"}
-"""Fields that JSON turns into lists."""
+"""Fields that are tuples in Python and lists in JSON."""
 
 
 def to_json(picture: Picture) -> dict[str, Any]:
@@ -198,8 +198,8 @@ def names_overlap(names: Sequence[str]) -> bool:
 def shares_legend(picture: Picture) -> bool:
     """Whether all panels can share one legend.
 
-    A shared legend needs one colour, style and marker for every label in all panels, and no two
-    labels that look the same.
+    This requires that a label has the same colour, style and marker in all panels, and that no
+    two labels look the same.
     """
     labels: dict[Any, str] = {}
     appearances: dict[str, Any] = {}
@@ -215,7 +215,7 @@ def shares_legend(picture: Picture) -> bool:
 
 
 BLACK = 6
-"""Index of the palette's black, which marks theory and failed runs; white on a dark background."""
+"""Index of the line colour of theory and failed runs: black, or white on a dark background."""
 
 
 class Colours(NamedTuple):
@@ -230,7 +230,7 @@ class Colours(NamedTuple):
     ramp: tuple[tuple[float, str], ...]
     """Colours of a heat map, from low to high."""
     diverging: tuple[tuple[float, str], ...]
-    """Colours of a heat map with a centre, from far below to far above the centre."""
+    """Colours of a heat map with `centre`, from the lowest to the highest value."""
 
     def line(self, index: int) -> str:
         """Return the line colour of an index; the palette repeats after its last colour."""
@@ -260,4 +260,4 @@ DARK = Colours(
     ramp=((0.0, "#12202E"), (0.35, "#1F5B8C"), (0.7, "#5FAEDD"), (1.0, "#E3F3FF")),
     diverging=_evenly_spaced("#6CB6F0", "#2B6EA6", "#20262D", "#A8523A", "#FF9B7A"),
 )
-"""Colours on a dark background: lighter versions of the colours of `LIGHT`."""
+"""Colours on a dark background; the lines have lighter versions of the colours in `LIGHT`."""

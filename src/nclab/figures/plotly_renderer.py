@@ -44,10 +44,10 @@ _DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "none": "solid"}
 _SYMBOLS = {"filled": "circle", "hollow": "circle-open", "cross": "x-thin", "none": "circle"}
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 _FOREST_WIDTH = 560
-"""Smallest width of a forest plot in pixels; text and numbers would overlap below it."""
+"""Smallest width of a forest plot in pixels; if it is narrower, text and numbers overlap."""
 _PIXELS_PER_INCH = 110
 _TOP, _LEGEND_GAP, _LEGEND_LINE = 60, 52, 20
-"""Pixels above the panels, from an axis to the legend below it, and of one line of a legend."""
+"""Pixels: space above the panels, space between axis and legend, height of a legend line."""
 
 Box = tuple[float, float, float, float]
 """Left, right, bottom and top of a panel, as fractions of the figure."""
@@ -188,7 +188,7 @@ def _set_scales(x: dict[str, Any], y: dict[str, Any], panel: Panel, suffix: str)
 
 
 def _scale(scale: Scale, values: Numbers) -> dict[str, Any]:
-    """Return the type and the tick distance of an axis; about six ticks on a logarithmic one."""
+    """Return type and tick settings of an axis; a logarithmic axis gets about six ticks."""
     if scale == "linear":
         return {"type": "linear"}
     positive = [value for value in finite(values) if value is not None and value > 0]
@@ -200,7 +200,10 @@ def _scale(scale: Scale, values: Numbers) -> dict[str, Any]:
 def _traces(
     series: Series, colours: Colours, *, show: bool, width: float = 2.0
 ) -> list[dict[str, Any]]:
-    """Return a series with its error bars or its band; `show` adds it to the legend."""
+    """Return the plotly traces of a series: line or points, with error bars or a band.
+
+    `show` adds the series to the legend.
+    """
     colour = colours.line(series.colour)
     lines, markers = series.style != "none", series.marker != "none"
     trace: dict[str, Any] = {
@@ -254,7 +257,10 @@ def _differences(larger: Numbers, smaller: Numbers) -> list[float | None]:
 
 
 def _heat_map(panel: HeatMap, colours: Colours, box: Box) -> list[dict[str, Any]]:
-    """Return the colours and, on continuous axes, the contour line at the centre."""
+    """Return the plotly traces of a heat map: the colours and the contour line at `centre`.
+
+    Only heat maps with continuous axes and a `centre` have the line.
+    """
     values = [finite(row) for row in panel.values]
     known = [value for row in values for value in row if value is not None]
     low, high = panel.value_range or (min(known, default=0.0), max(known, default=1.0))
@@ -305,14 +311,14 @@ def _heat_map(panel: HeatMap, colours: Colours, box: Box) -> list[dict[str, Any]
 
 
 def _move_stop(stop: float, middle: float) -> float:
-    """Return a stop of a colour scale, moved so that the centre of the scale lies at `middle`."""
+    """Return the new position of a colour, so that the middle colour moves from 0.5 to `middle`."""
     return stop * 2 * middle if stop <= 0.5 else middle + (stop - 0.5) * 2 * (1 - middle)
 
 
 def _forest(
     layout: dict[str, Any], panel: Forest, box: Box, suffix: str, colours: Colours
 ) -> list[dict[str, Any]]:
-    """Add axes, margins and text of a forest plot to the layout; return its intervals."""
+    """Add axes, margins and text of a forest plot to the layout; return traces of its intervals."""
     rows, bands, height = lay_out_forest(panel)
     layout["meta"] = {"least": _FOREST_WIDTH}
     hidden = {"showgrid": False, "zeroline": False, "showline": False, "ticks": ""}
@@ -349,7 +355,7 @@ def _forest(
 
 
 def _interval(row: ForestRow, colours: Colours) -> dict[str, Any]:
-    """Return the interval of a row, with an arrow at an end that lies beyond the edge."""
+    """Return the trace of one interval; an arrow marks an end beyond the edge of the plot."""
     assert row.effect is not None
     colour = colours.line(row.effect.colour)
     symbol = _SYMBOLS["hollow" if row.effect.hollow else "filled"]
@@ -374,7 +380,7 @@ def _interval(row: ForestRow, colours: Colours) -> dict[str, Any]:
 def _text(
     text: str, size: int, colour: str, corner: Mapping[str, Any], *, bold: bool = False
 ) -> dict[str, Any]:
-    """Return an annotation without an arrow."""
+    """Return a text in a figure as a plotly annotation."""
     escaped = f"<b>{_escape(text)}</b>" if bold else _escape(text)
     return {"text": escaped, "showarrow": False, "font": {"size": size, "color": colour}, **corner}
 
@@ -382,7 +388,7 @@ def _text(
 def _add_reference(
     layout: dict[str, Any], reference: Reference, panel: Panel, suffix: str, colours: Colours
 ) -> None:
-    """Add a dashed line across the panel with its label at the end."""
+    """Add a reference to the layout: a dashed line across the panel with a label at its end."""
     line = {"color": colours.muted, "width": 1.2, "dash": "dash"}
     label = _text(reference.label, 10, colours.muted, {})
     for along, across, value, scale, corner in (

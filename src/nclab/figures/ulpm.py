@@ -1,4 +1,4 @@
-"""Pictures of the unconstrained layer-peeled model (ULPM), from the samples of its runs."""
+"""Pictures of the unconstrained layer-peeled model (ULPM), from measurements of its runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,14 +31,14 @@ PANELS = (
     ),
     ("(4) distance from self-duality", ("nc3_self_duality",)),
 )
-"""Panels of Figure 2 of ji2022 with their metrics."""
+"""Title and metrics of each panel of ji2022, Figure 2."""
 ESCAPE_RUNS = {
     "stuck": "plain descent",
     "stochastic": "stochastic descent",
     "noisy": "noise in the gradient",
     "settled": "… then normalised descent",
 }
-"""Labels of the runs that start at Example 3.1 of ji2022."""
+"""Labels of the runs that start at the saddle point in ji2022, Example 3.1."""
 TOO_SHORT = "Expected samples with t > e and a {}, got none. Run for longer."
 _ESCAPE_STYLES: tuple[tuple[int, Style], ...] = (
     (BLACK, "solid"),
@@ -46,11 +46,11 @@ _ESCAPE_STYLES: tuple[tuple[int, Style], ...] = (
     (4, "solid"),
     (0, "solid"),
 )
-"""Colour and line style of each of these runs."""
+"""Colours and line styles of the runs in `ESCAPE_RUNS`, in the same order."""
 
 
 def quantities_picture(samples: Samples, *, title: str = "", name: str = "quantities") -> Picture:
-    """Return a picture of four quantities against log t with the rate 1/log t of the paper.
+    """Return a picture of four quantities against log t, and of the rate 1/log t from the paper.
 
     Source: ji2022, Fig. 2
     """
@@ -81,7 +81,10 @@ def quantities_picture(samples: Samples, *, title: str = "", name: str = "quanti
 
 
 def tail_slope(log_times: Array, values: Array) -> float:
-    """Return the slope of log value against log log t over its last third; nan without a fit."""
+    """Return the slope of log value against log log t, fitted to the last third of log log t.
+
+    The result is nan if fewer than three points are there.
+    """
     tail = log_times >= log_times[-1] ** (2 / 3)
     if tail.sum() < 3:
         return float("nan")
@@ -98,9 +101,10 @@ def _curve(samples: Samples, metric: str) -> Array:
 
 
 def margins_picture(samples: Samples, *, title: str = "", name: str = "margins") -> Picture:
-    """Return a picture of the quantities in ji2022, Lemmas 3.1 and 3.2, from separation on.
+    """Return a picture of margin, 1 − normalised margin and KKT residuals against log t.
 
-    The three panels are the margin, 1 − normalised margin, and the KKT residuals.
+    These are the quantities in ji2022, Lemmas 3.1 and 3.2. The curves start when the classes
+    are linearly separated.
     """
     rows = [row for row in samples if row["log_time"] is not None and row["log_time"] > 1]
     rows = [row for row in rows if row["kkt_epsilon"] is not None]
@@ -156,7 +160,10 @@ def escape_picture(runs: Mapping[str, Samples], *, name: str = "escape") -> Pict
 def slice_picture(
     angles: Array, log_losses: Array, *, title: str = "The loss around the point"
 ) -> Picture:
-    """Return a map of log L around a point: red above its loss, blue below, a line at its loss."""
+    """Return a map of log L minus its value at the central point, which a line marks as 0.
+
+    Angles with a larger loss are red, those with a smaller loss blue.
+    """
     middle = len(angles) // 2
     change = log_losses - log_losses[middle, middle]
     # Each side has its own colour scale: the wells are shallow, and they are the point of the map.

@@ -20,16 +20,17 @@ class Metric(NamedTuple):
     group: str
     """Heading under which tables list the metric, such as NC1."""
     ideal: Callable[[int], float] | None
-    """Value at an exact simplex ETF of C classes with self-dual weights; None if undefined."""
+    """Value at collapse for C classes: class means and classifier rows are the same simplex ETF.
+    None if the value depends on more than C."""
     meaning: str
     """A few words for tables."""
     also: Literal["scatter", "both"] | None = None
-    """A need that the parameters do not show: "scatter" for moments with a scatter, "both" for a
-    second pass with the classifier's predictions."""
+    """Required input that the parameters of `function` do not show: "scatter" for moments with a
+    scatter, "both" for a second pass with the classifier's predictions."""
     alias: str | None = None
     """The name of the metric, if it differs from that of the function."""
     extreme: bool = False
-    """Whether the metric is a minimum or maximum, for which the jackknife estimates no error."""
+    """Whether the metric is a minimum or maximum, whose error the jackknife cannot estimate."""
 
     @property
     def name(self) -> str:
@@ -62,7 +63,7 @@ def _classes_minus_one(num_classes: int) -> float:
 
 
 def _centred(cosine: Callable[[SecondPass], float]) -> Callable[[SecondPass], float]:
-    """Return a metric of cosines for the features minus their global mean."""
+    """Return the metric `cosine` for the features minus their global mean."""
 
     def centred(second_pass: SecondPass) -> float:
         """Cosine metric of the features minus their global mean.
@@ -147,7 +148,7 @@ EXTRAS: tuple[Metric, ...] = (
         metrics.stable_rank_weights, "rank", _classes_minus_one, "stable rank of the classifier"
     ),
 )
-"""Metrics on request: they cost more than a pass over C x d numbers, or apply only to some data."""
+"""Metrics on request, which cost more than a pass over C x d numbers or apply only to some data."""
 
 REFERENCE_METRICS: tuple[Metric, ...] = (
     Metric(metrics.reference_ncc_accuracy, "test", _one, "accuracy of the nearest training mean"),
@@ -175,7 +176,7 @@ TARGET_MEANINGS = {
 """Meaning of each number that records and tables contain in addition to the metrics.
 Distances compare centred and normalised Gram matrices."""
 SAME_DISTANCE = 1e-3
-"""Differences of distances below this threshold are ignored."""
+"""Two distances that differ by less than this count as equal."""
 
 
 @cache
@@ -198,7 +199,7 @@ def plugin_metrics() -> tuple[Metric, ...]:
 
 
 def every_metric() -> Mapping[str, Metric]:
-    """Return all metrics by name: of every measurement, plugins, extras, of a reference."""
+    """Return all metrics by name: `METRICS`, plugins, `EXTRAS` and `REFERENCE_METRICS`."""
     return _by_name(plugin_metrics())
 
 

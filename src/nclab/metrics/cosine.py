@@ -14,7 +14,8 @@ from nclab.metrics.view import PairReducer, PairTile, above_diagonal, reduce_pai
 from nclab.statistics import ClassMoments, SecondPass
 
 HasUnitMeans = ClassMoments | SecondPass
-"""Statistics with, for each class, the mean unit feature, the count and the count of zeros."""
+"""Statistics with, for each class, the mean unit feature, and the numbers of all samples and of
+features without a direction."""
 REPORTED = 10
 """Number of closest pairs of classes that a measurement reports."""
 
@@ -97,7 +98,9 @@ def min_intra(statistics: HasUnitMeans) -> float:
 
 
 def mean_intra(statistics: HasUnitMeans) -> float:
-    """The intra-class cosine, averaged over classes with equal weight.
+    r"""The intra-class cosine, averaged over classes with equal weight.
+
+    $$\tfrac1C\sum_c \mathrm{intra}_c$$
 
     Source: pan2023, Sec. 2.2
     Range: [0, 1]; 1 at collapse.
@@ -155,7 +158,7 @@ class RowPair(NamedTuple):
 
 @dataclass
 class ClosestPairs(PairReducer):
-    """The pairs with the largest inner products, largest first; ties keep their order."""
+    """The pairs with the largest inner products, largest first, in their order if equal."""
 
     pairs: list[RowPair] = field(default_factory=list)
 

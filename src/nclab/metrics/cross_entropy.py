@@ -123,7 +123,7 @@ def alpha(moments: ClassMoments) -> float:
 def class_beta(weight: Tensor) -> Tensor:
     r"""Norm of every centred classifier row.
 
-    $$\beta_c = \|\dot w_c\|$$
+    $$\beta_c = \|\dot w_c\|,\quad \dot w_c = w_c - \tfrac1C\sum_k w_k$$
 
     Source: pan2023, Thm 2.3.1 (proof)
     Range: [0, inf)^C.
@@ -239,7 +239,7 @@ def margin(logits: LogitStatistics) -> float:
 
 
 def normalised_margin(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) -> float:
-    r"""The margin over the largest margin that the norms allow.
+    r"""The smallest margin of a sample, divided by the largest value that the norms allow.
 
     $$\frac{2(C-1)\sqrt n\; q_{\min}}{\|W\|_F^2+\|H\|_F^2}$$
 
@@ -247,9 +247,9 @@ def normalised_margin(logits: LogitStatistics, moments: ClassMoments, weight: Te
     Range: (-inf, 1]; 1 at collapse with $\|W\|_F=\|H\|_F$.
     Invariant to: rotation of both, a common scale of W and H.
 
-    Classes may differ in size: n is their mean size and $\|H\|_F^2 = nC\alpha^2$ with alpha
-    averaged over classes. The lemma also holds for these; for balanced classes they are those of
-    the lemma. A bias drops out of the bound.
+    The lemma assumes classes of n samples each. It also holds for unequal classes, if n is the mean
+    size of a class and $\|H\|_F^2$ is replaced by $nC\alpha^2$ with alpha averaged over classes. A
+    bias does not change the bound.
 
     >>> import torch
     >>> moments, logits = ClassMoments(2, 1), LogitStatistics(2)

@@ -49,13 +49,15 @@ def reference_ncc_agreement(reference: ReferencePass) -> float:
 
 
 def strong_test_collapse(reference: ReferencePass) -> float:
-    r"""Mean squared distance to the reference mean of the sample's class, over the means' spread.
+    r"""Mean squared distance to the reference mean of the class, divided by the means' spread.
 
     $$\frac{\mathbb E_{test}\|h-\mu_y^{train}\|^2}{\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
 
     Range: [0, inf); 0 at strong test collapse. For the features of the reference itself it equals
         `nc1_trace_ratio`.
     Invariant to: rotation, translation, scale.
+
+    The spread is the mean squared distance of the reference means to their global mean.
 
     >>> import nclab
     >>> train = nclab.measure_features([[-2.0], [0.0], [0.0], [2.0]], [0, 0, 1, 1])
@@ -66,12 +68,13 @@ def strong_test_collapse(reference: ReferencePass) -> float:
 
 
 def weak_test_collapse(reference: ReferencePass) -> float:
-    r"""Mean squared distance to the nearest of C points, for any class, over the means' spread.
+    r"""Mean squared distance to the nearest of C points, divided by the spread of the class means.
 
     $$\frac{\min_{m}\,\mathbb E_{test}\min_k\|h-m_k\|^2}{\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
 
-    The points come from one step of k-means that starts at the reference's class means. The value
-    is an upper bound of the minimum over all points, and at most `strong_test_collapse`.
+    The classes of the samples do not matter. The points m come from one step of k-means that starts
+    at the reference's class means. So the value is an upper bound of the minimum over all points,
+    and at most `strong_test_collapse`. The spread is that of the reference's class means.
 
     Range: [0, inf); 0 at weak test collapse.
     Invariant to: rotation, translation, scale.
@@ -89,13 +92,14 @@ def weak_test_collapse(reference: ReferencePass) -> float:
 
 
 def reference_mean_shift(reference: ReferencePass, moments: ClassMoments) -> float:
-    r"""Mean squared shift of the class means from those of the reference, over their spread.
+    r"""Mean squared shift of the class means from the reference means, divided by their spread.
 
     $$\frac{\tfrac1K\sum_c\|\mu_c^{test}-\mu_c^{train}\|^2}
       {\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
 
-    Averages over the classes with samples in this data, with equal weights. Without any shift, the
-    mean of n samples still differs by about variance / n.
+    Averages over the K classes with samples in this data, with equal weights. The spread is that of
+    all reference means. Without any shift, the mean of n samples still differs by about
+    variance / n.
 
     Range: [0, inf); 0 if the means are equal.
     Invariant to: rotation, translation, scale.
@@ -110,7 +114,7 @@ def reference_mean_shift(reference: ReferencePass, moments: ClassMoments) -> flo
 
 
 def reference_spread_ratio(reference: ReferencePass, moments: ClassMoments) -> float:
-    r"""Variance within classes around this data's means, over that of the reference.
+    r"""Variance within classes around this data's means, divided by that of the reference.
 
     $$\frac{\sum_c \mathbb E_{test,c}\|h-\mu_c^{test}\|^2}
       {\sum_c \mathbb E_{train,c}\|h-\mu_c^{train}\|^2}$$
@@ -131,7 +135,7 @@ def reference_spread_ratio(reference: ReferencePass, moments: ClassMoments) -> f
 
 
 def _shared(reference: ReferencePass) -> torch.Tensor:
-    """Return the reference rows of the classes with samples in this data."""
+    """Return the positions in `reference.classes` of the classes with samples in this data."""
     return (reference.counts > 0).nonzero().flatten()
 
 

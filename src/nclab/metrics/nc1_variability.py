@@ -11,13 +11,17 @@ from nclab.statistics import ClassMoments, SecondPass, blocks
 from nclab.statistics.blocks import norm, unit_rows
 
 DOUBTFUL = 1e-6
-"""Relative error of the smallest mode from which a metric warns."""
+"""A metric warns if its relative error is at least this."""
 DOUBTFUL_INPUT = 0.05
-"""Relative error from which a metric warns, if rounding of the input features causes it."""
+"""A metric warns if rounding of the input features causes a relative error of at least this."""
 
 
 class Whitening(NamedTuple):
-    r"""A matrix X (d, r) with $X X^T = (\dot M^T \dot M)^\dagger$ on the modes above rounding."""
+    r"""A matrix X (d, r) with $X X^T = (\dot M^T \dot M)^\dagger$, for (C, d) centred means M.
+
+    The modes of the means are their right singular vectors. X contains the r modes whose singular
+    values are above rounding errors.
+    """
 
     matrix: Tensor
     dropped: int
@@ -28,7 +32,7 @@ class Whitening(NamedTuple):
     """Error of singular values caused by rounding of the input features.
     A mode is dropped if it is below this value or below `tolerance`."""
     smallest: float = math.inf
-    """The smallest singular value that is kept; inf if it is far above the tolerance."""
+    """The smallest of the r singular values; inf stands for a value far above the tolerance."""
 
     @property
     def warning(self) -> str | None:
@@ -58,16 +62,16 @@ class Whitening(NamedTuple):
 
 
 def whitening(centred_means: Tensor, *, mean_norm: float, of_input: float = 0.0) -> Whitening:
-    """Return the inverse root of the between-class scatter, from the SVD of the centred means.
+    """Return X with X X^T = pseudoinverse of the between-class scatter, from (C, d) centred means.
 
-    The between-class covariance would square the condition number: two class means 1e-4 apart
-    would lose their mode in float32. A QR factor R of the means comes first. If the bound 1/|R^-1|
-    on its smallest singular value shows that all modes are above rounding, R^-1 is the result and
-    no SVD is needed.
+    X comes from an SVD of the means. Their covariance would square the condition number: two class
+    means 1e-4 apart would lose their mode in float32. For C > d, the factor R of a QR decomposition
+    comes first. If the bound 1/|R^-1| on the smallest singular value shows that all modes are above
+    rounding, R^-1 is the result and no SVD is needed.
 
     Args:
         mean_norm: largest norm of an uncentred class mean, the scale of the rounding of centring.
-        of_input: the result of `input_rounding`.
+        of_input: the result of `input_rounding` for these means.
 
     >>> between = whitening(torch.tensor([[3.0, 0.0], [-3.0, 0.0]]).double(), mean_norm=3.0)
     >>> [round(abs(x), 6) for x in between.matrix.flatten().tolist()], between.dropped
@@ -144,8 +148,9 @@ def nc1_trace_pinv(moments: ClassMoments) -> float:
     Range: [0, inf); 0 at collapse, but blind to variance orthogonal to the class means.
     Invariant to: rotation, translation, scale.
 
-    $\Sigma_W$ averages over samples, $\Sigma_B$ over classes. Codes without the factor 1/C report C
-    times this number. Modes of the class means below rounding are dropped with a warning.
+    $\Sigma_W$ is the covariance within classes, averaged over samples. $\Sigma_B$ is the covariance
+    of the class means, with equal weights. Code without the factor 1/C reports C times this number.
+    Modes of the class means below rounding are dropped with a warning.
 
     >>> moments = ClassMoments(2, 2, scatter=True)
     >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
@@ -170,8 +175,10 @@ def nc1_trace_pinv(moments: ClassMoments) -> float:
 def _wide_spread(between: Whitening, moments: ClassMoments, value: float) -> str | None:
     r"""Return a warning if rounding of one wide direction of the features reaches the others.
 
-    Each entry of Σ_W is rounded relative to $\sqrt{S_{kk} S_{ll}}$, so the trace is off by about
-    $ε \sum_{kj} S_{kk} X_{kj}^2$, which grows with the square of the ratio of the spreads.
+    With S the within-class scatter and X the matrix of `between`, the metric is proportional to
+    tr(X^T S X). The entry $S_{kl}$ has a rounding error relative to $\sqrt{S_{kk} S_{ll}}$. So the
+    trace is off by about $ε \sum_{kj} S_{kk} X_{kj}^2$, where ε is the rounding of float64. `value`
+    is the value of the metric.
     """
     if not 0 < value < math.inf:
         return None
@@ -190,8 +197,9 @@ def _spread_across(
 ) -> str | None:
     r"""Return a warning if features spread almost only orthogonally to the class means.
 
-    Directions are rounded relative to their length, so a spread orthogonal to them contributes
-    about $(ε |X|)^2$ tr S. Coordinates in which all class means agree contribute nothing.
+    Rounding turns the columns of X, the matrix of `between`, by about ε. So scatter S orthogonal to
+    the means contributes about $(ε |X|)^2$ tr S to the metric, instead of 0. Coordinates in which
+    all class means agree contribute nothing. `value` is the value of the metric.
     """
     eps = 16 * torch.finfo(torch.float64).eps
     spread, square = moments.within_scatter.diagonal(), float(between.matrix.square().sum())
@@ -210,7 +218,7 @@ def _spread_across(
 
 
 def nc1_trace_ratio(moments: ClassMoments) -> float:
-    r"""Total variance within classes over total variance between them.
+    r"""Total variance within classes, divided by the total variance between them.
 
     $$\operatorname{tr}\Sigma_W / \operatorname{tr}\Sigma_B$$
 
@@ -233,7 +241,7 @@ def within_trace(moments: ClassMoments) -> float:
 
 
 def snr_spectrum(moments: ClassMoments) -> Tensor:
-    r"""Signal-to-noise of the class means, mode by mode, largest first.
+    r"""Signal-to-noise ratios of the class means, one for each mode, largest first.
 
     $$\text{singular values of } \Sigma_W^{-1/2}[\mu_c-\mu_G]_c
       \text{ on the range of } \Sigma_W$$
@@ -268,7 +276,8 @@ def cdnv(moments: ClassMoments) -> float:
     Range: [0, inf); 0 at collapse; inf where two classes have the same mean.
     Invariant to: rotation, translation, scale.
 
-    Costs half a C x C x d GEMM, in tiles.
+    $v_c$ is the mean squared distance of class c to its mean $\mu_c$. Costs half a C x C x d GEMM,
+    in tiles.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
@@ -325,7 +334,7 @@ def rankme(moments: ClassMoments) -> float:
 
 
 def nc1_within_variation(second_pass: SecondPass) -> float:
-    r"""Mean distance to the class mean over mean distance to the global mean.
+    r"""Mean distance to the class mean, divided by the mean distance to the global mean.
 
     $$\frac{\operatorname{Avg}\|h_{c,i}-\mu_c\|}{\operatorname{Avg}\|h_{c,i}-\mu_G\|}$$
 

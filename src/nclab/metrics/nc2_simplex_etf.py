@@ -86,7 +86,7 @@ def nc2_norm_variation_weights(weight: Tensor) -> float:
 
 
 def norm_variation(norms: Tensor) -> float:
-    """Return the population standard deviation of norms over their mean; nan if all are zero."""
+    """Return the population standard deviation of norms divided by their mean; nan for zeros."""
     return float(norms.std(correction=0) / norms.mean())
 
 
@@ -187,7 +187,7 @@ def nc2_cosine_std_weights(weight: Tensor) -> float:
 
 
 def nc0_weight_mean(weight: Tensor) -> float:
-    r"""Norm of the sum of the classifier rows, over the largest that their norms allow.
+    r"""Norm of the sum of the classifier rows, divided by its maximum for this $\|W\|_F$.
 
     $$\frac{\|\sum_c w_c\|}{\sqrt C\,\|W\|_F}$$
 
@@ -231,14 +231,15 @@ def minority_cosine(moments: ClassMoments, weight: Tensor, classes: Classes = No
 
 
 def stable_rank_weights(weight: Tensor) -> float:
-    r"""Stable rank of the classifier: its squared norm over its largest squared singular value.
+    r"""Stable rank of the classifier: its squared norm divided by that of its largest direction.
 
     $$\|W\|_F^2/\|W\|_2^2$$
 
     Range: [1, min(C, d)]; C - 1 at collapse. Rows are not centred.
     Invariant to: rotation, scale.
 
-    Costs a GEMM of C x d by the smaller of the two and its eigenvalues.
+    $\|W\|_2$ is the largest singular value. Costs a GEMM of C d min(C, d) and the eigenvalues of
+    the product.
 
     >>> stable_rank_weights(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
     1.25
@@ -257,7 +258,7 @@ def nc2_gram_weights(weight: Tensor) -> float:
     Range: [0, 2]; 0 at collapse. Rows are not centred.
     Invariant to: rotation, scale.
 
-    Costs a GEMM of C x d by the smaller of the two.
+    Costs a GEMM of C d min(C, d).
 
     >>> round(nc2_gram_weights(torch.eye(4)), 6)
     0.517638
@@ -266,15 +267,15 @@ def nc2_gram_weights(weight: Tensor) -> float:
 
 
 class GramDistance(NamedTuple):
-    """Distance of a normalised product of two matrices to that of a simplex ETF."""
+    """Distance of the normalised product of two matrices from the Gram matrix of a simplex ETF."""
 
     value: float
     cancellation: float
-    """Product of the norms of the factors over the norm of their product."""
+    """Factor by which rounding errors grow: |left| |right| / |left right^T|, in Frobenius norms."""
 
 
 def gram_distance(left: Tensor, right: Tensor) -> GramDistance:
-    """Return |A/|A| - S| for A = left right^T and S = (I - 11^T/C) / sqrt(C - 1)."""
+    """Return |A/|A| - S| for A = left right^T and the ETF's S = (I - 11^T/C) / sqrt(C - 1)."""
     size, dim = left.shape
     left, right = (power_of_two(rows, FOURTH)[0] for rows in (left, right))
     root, factors = math.sqrt(size - 1), norm(left) * norm(right)

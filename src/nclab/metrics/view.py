@@ -29,7 +29,8 @@ TILE = 512
 SMALL_TILE = 256
 """Side of a tile if there are only a few tiles, so that the diagonal ones waste less work."""
 NEAR = 1e-4
-"""Share of the squared norms below which a squared distance is computed from the difference."""
+"""The squared distance of two means is computed from their difference, not from their cosine, if it
+is less than this share of the sum of their squared norms."""
 Classes = Tensor | None
 """(k,) the rows of the classifier that belong to the classes of the moments; None for all."""
 
@@ -60,15 +61,14 @@ class View:
 
     @property
     def statistics(self) -> ClassMoments:
-        """The moments, for metrics that accept anything with mean unit features."""
+        """The moments, under the parameter name of metrics that also accept a `SecondPass`."""
         return self.moments
 
     def allows(self, metric: Callable[..., object]) -> bool:
         """Whether all statistics that the metric needs are available.
 
-        A metric that compares moments with the classifier selects the rows of the classes with
-        samples by its parameter `classes`. Without this parameter, such a metric needs samples of
-        all classes.
+        If some classes have no samples, a metric of moments and classifier also needs the parameter
+        `classes`, by which it selects the classifier rows of the other classes.
         """
         names = parameters(metric)
         if any(getattr(self, name) is None for name in names):
@@ -90,7 +90,7 @@ _CURRENT: ContextVar[View | None] = ContextVar("view", default=None)
 
 @lru_cache
 def parameters(metric: Callable[..., object]) -> Set[str]:
-    """Return the names of the statistics that a metric is a function of, in its order."""
+    """Return the names of a metric's parameters, which are fields of `View`, in their order."""
     return signature(metric).parameters.keys()
 
 
@@ -181,7 +181,10 @@ def reduce_pairs(vectors: Tensor, *reducers: PairReducer) -> None:
 
 @dataclass
 class Deviation(PairReducer):
-    """Mean, mean absolute value and spread of inner product - `ideal` over all pairs."""
+    """Statistics of the difference between the inner product of a pair and `ideal`, over all pairs.
+
+    Computes the mean, the mean absolute value and the standard deviation.
+    """
 
     ideal: float
     pairs: int = 0
@@ -344,7 +347,7 @@ def simplex_cosine(num_classes: int) -> float:
 
 
 def cosines(left: Tensor, right: Tensor) -> Tensor:
-    """Return the cosine of each row of one matrix with that of the other; nan for a zero row."""
+    """Return (C,) cosines of row c of `left` and row c of `right`; nan if one of them is zero."""
     norms = [torch.linalg.vector_norm(rows, dim=1) for rows in (left, right)]
     if all(outside(values) is None for values in norms):
         return (left * right).sum(1) / (norms[0] * norms[1])

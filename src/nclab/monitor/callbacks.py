@@ -12,11 +12,15 @@ from nclab.monitor.monitor import Monitor, Schedule, as_schedule
 from nclab.records.schema import TRAIN
 
 Exact = str | Iterable[Any] | Mapping[str, Any] | Sequence[str] | None
-"""Data that a callback measures exactly: names of the trainer's data, a loader, or several."""
+"""Data that a callback measures exactly.
+
+One or several names of the trainer's data, such as "train"; a loader; or a dictionary with names of
+splits as keys.
+"""
 
 
 class MonitorCallback:
-    """Base of the trainer callbacks: options, which are checked at once, and a monitor."""
+    """Base of the trainer callbacks: checks the options at once and holds the monitor."""
 
     def __init__(
         self,
@@ -27,7 +31,7 @@ class MonitorCallback:
         metrics: str | Collection[str] | None,
         options: Mapping[str, Any],
     ) -> None:
-        """Check the options; `known` lists the names of the trainer's data for `exact`."""
+        """Check the options; `known` are the names of data that `exact` may contain."""
         self.metrics = chosen_metrics(metrics)
         self.schedule = as_schedule(every)
         if exact is not None and self.schedule.unit != "epochs":
@@ -42,26 +46,34 @@ class MonitorCallback:
     def monitor(self) -> Monitor:
         """Monitor of the current training, or of the last one."""
         if self._monitor is None:
-            raise NclabError("Expected a training first, got none. Train with this callback.")
+            raise NclabError(
+                "Expected a monitor, but no training with this callback has started. Train first."
+            )
         return self._monitor
 
-    def _finish_epoch(self, epoch: int, measure: Callable[[], list[Event]]) -> list[Event]:
-        """End an epoch of the monitor, unless its last batch has ended it; return the new events.
+    def _finish_epoch(self, epoch: int, load: Callable[[Any], Iterable[Any]]) -> list[Event]:
+        """Finish an epoch, measure if a measurement is due, and return the new events.
 
-        With `exact`, call `measure` at the end of a due epoch instead.
+        If the epoch was finished before, do nothing. `load` returns the loader of an item of
+        `exact`, such as "train".
         """
         monitor, before = self.monitor, self.monitor.last
         if monitor.epochs >= epoch:
             return []
         if self._exact:
             monitor.set_progress(epochs=epoch)
-            return measure() if self.schedule.due(epoch) else []
+            if not self.schedule.due(epoch):
+                return []
+            return measure_splits(monitor, {name: load(x) for name, x in self._exact.items()})
         monitor.epoch_end(epoch)
         return [] if monitor.last is None or monitor.last is before else [monitor.last]
 
 
 def measure_splits(monitor: Monitor, loaders: Mapping[str, Iterable[Any]]) -> list[Event]:
-    """Measure every split; compare those after the training data with its class means."""
+    """Measure every split and return the events.
+
+    Splits after the training data are compared with the class means of the training data.
+    """
     reference: Report | None = None
     events = []
     for split, loader in loaders.items():
@@ -90,7 +102,7 @@ def as_splits(exact: Exact, known: Sequence[str]) -> dict[str, Any]:
     unknown = [data for data in splits.values() if isinstance(data, str) and data not in known]
     if unknown or not splits:
         raise NclabError(
-            f"Expected exact={', '.join(map(repr, known))} or a loader, or several as a tuple or "
-            f"by name, got {unknown[0] if unknown else exact!r}."
+            f"Expected exact={' or '.join(map(repr, known))}, a loader, a tuple of names or a "
+            f"dictionary of splits, got {unknown[0] if unknown else exact!r}."
         )
     return dict(sorted(splits.items(), key=lambda item: item[0] != TRAIN))

@@ -32,7 +32,7 @@ Key = tuple[str, str, tuple[int, ...]]
 THRESHOLDS: Mapping[str, float] = MappingProxyType(
     {"nc1_trace_ratio": 0.05, "nc2_equiangularity_means": 0.1}
 )
-"""Metric -> largest distance from its value at collapse that counts as reached."""
+"""A metric counts as collapsed if it differs from its value at collapse by at most this."""
 BLOCK = 512
 """Number of classes whose distances to all others are computed at a time."""
 
@@ -57,7 +57,7 @@ class Alarm(NamedTuple):
     split: str = TRAIN
     """Split of the data that were measured."""
     names: tuple[str, ...] = ()
-    """Names of the classes, if they have names."""
+    """Names of `classes`; empty if the classes have no names."""
     epoch: float | None = None
     """Epoch of the event that raised the alarm; set by the monitor."""
     step: int | None = None
@@ -219,7 +219,9 @@ class History:
         return as_frame(self.rows)
 
     def plot(self, *metrics: str, dark: bool = False) -> "Drawing":
-        """Draw metrics over epochs, a curve for each layer and split; by default one of each kind.
+        """Draw metrics against epochs, with a curve for each layer and split.
+
+        By default the metrics are one of NC1, NC2 and NC3 each, and the loss.
 
         >>> rows = [{"epoch": e, "layer": "a", "cdnv": 1 / e, "event": e} for e in (1, 2)]
         >>> History(rows).plot("cdnv")
@@ -238,9 +240,9 @@ class History:
     def series(
         self, metric: str, layer: str | None = None, *, split: str | None = None
     ) -> tuple[list[float], list[float]]:
-        """Return epochs and values of one metric, by default of the last layer of each event.
+        """Return epochs and values of one metric, by default for the last layer of each event.
 
-        The default split is that of training or, without one, the first that was measured.
+        The default split is the training data or, if it was not measured, the first split.
 
         >>> history = History([{"epoch": 1, "layer": "a", "cdnv": 2.0, "event": 1}])
         >>> history.series("cdnv")
@@ -277,7 +279,7 @@ Sink = Callable[[Event], object]
 
 
 def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
-    """Return the alarms that a rule raises for an event, as a list."""
+    """Call a rule with an event and return the alarms as a list."""
     result: Any = rule(event)
     if result is None:
         return []
@@ -285,7 +287,7 @@ def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
     alarms: list[Alarm] = list(result) if several else [result]
     if not all(isinstance(alarm, Alarm) for alarm in alarms):
         raise NclabError(
-            f"Expected an alarm rule to return an Alarm, several or None, got {result!r}."
+            f"Expected an alarm rule to return an Alarm, a list of them or None, got {result!r}."
         )
     return alarms
 
@@ -427,9 +429,9 @@ def _is_new(name: str, layer: str, event: Event) -> bool:
 def _farthest(
     collapse: Collapse, names: Iterable[str], thresholds: Mapping[str, float]
 ) -> tuple[str, float]:
-    """Return the metric farthest from collapse, in units of its threshold, and its distance.
+    """Return the metric whose distance from collapse exceeds its threshold by the largest factor.
 
-    A metric without a number is infinitely far.
+    The second value is this distance. It is infinite for a metric without a value.
     """
     distances = {}
     for name in names:
@@ -495,7 +497,7 @@ class SinkCalls:
 
 
 def as_callables(option: str, given: Any) -> list[Any]:
-    """Return one callable or several as a list; raise if one cannot be called."""
+    """Return one callable or several as a list; raise if an item is not callable."""
     single = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
     items = [given] if single else list(given)
     for item in items:

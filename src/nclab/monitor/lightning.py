@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 
 from nclab.errors import MissingExtra, ModelError, NclabError
 from nclab.features.batches import LabelChoice, labels_of
-from nclab.monitor.callbacks import Exact, MonitorCallback, measure_splits
+from nclab.monitor.callbacks import Exact, MonitorCallback
 from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor, Schedule
 
@@ -37,7 +38,7 @@ class CollapseCallback(MonitorCallback, Callback):
         model: name of the module that is trained as a classifier, such as "net", if that is not
             the LightningModule; found automatically if `forward` is not defined.
         labels: function that returns the labels of a batch that is neither (inputs, labels) nor a
-            mapping; or "next" and "given" as for `nclab.Monitor`.
+            mapping; or "next" or "given", which `nclab.measure` explains.
         exact: data to measure exactly at the end of due epochs, instead of reading training
             batches: the "train" or "val" loader, another loader, or several of them, as in
             ("train", "val") or {"train": "train", "test": loader}. The other data are compared
@@ -162,11 +163,7 @@ class CollapseCallback(MonitorCallback, Callback):
         self._state = state_dict
 
     def _end_epoch(self, trainer: Trainer) -> None:
-        def measure() -> list[Event]:
-            loaders = {split: _loader(trainer, data) for split, data in self._exact.items()}
-            return measure_splits(self.monitor, loaders)
-
-        for event in self._finish_epoch(trainer.current_epoch + 1, measure):
+        for event in self._finish_epoch(trainer.current_epoch + 1, partial(_loader, trainer)):
             self._unlogged.append(event)
             publish(trainer, event, self.metrics)
 
@@ -180,7 +177,7 @@ def publish(trainer: Trainer, event: Event, metrics: Collection[str] | None = No
 
 
 def _trained(module: LightningModule, name: str | None) -> nn.Module:
-    """Return the module whose forward pass a training step calls."""
+    """Return the module to measure: by its name, or the one whose forward pass training calls."""
     if name is not None:
         try:
             return module.get_submodule(name)

@@ -67,7 +67,7 @@ class Every:
     n: int
     unit: Unit = "epochs"
     window: int | None = None
-    """Steps before a measurement that enter it; None for all since the previous measurement."""
+    """Number of steps that a measurement uses; None for all steps since the last measurement."""
 
     def __post_init__(self) -> None:
         _check(self.unit, self.window)
@@ -118,7 +118,7 @@ def _check(unit: str, window: int | None) -> None:
 
 
 def in_window(schedule: Schedule, count: int) -> bool:
-    """Whether the batches of this epoch or step enter a measurement.
+    """Whether a measurement uses the batches of this epoch or step.
 
     >>> [step for step in range(1, 11) if in_window(Every(5, "steps", window=2), step)]
     [4, 5, 9, 10]
@@ -209,7 +209,8 @@ class Monitor:
             sink that fails causes one warning; the training and the other sinks go on.
         classifier, pool, labels, ignore_index, min_count, class_names: as for `nclab.measure`, but
             classes may be missing from the data.
-        rows: largest number of rows of each batch, drawn at random; batches of tokens have many.
+        rows: largest number of rows (samples or tokens) to read from each batch, drawn at random;
+            None for all. It saves time with batches of many tokens.
         points: number of features, such as 300, of the last layer to keep for the 3-D picture that
             `RecordSink` writes with every measurement of the training data; 0 for no picture.
         total_epochs: length of the whole training, for progress in `nclab runs`, pages and console.
@@ -332,12 +333,12 @@ class Monitor:
 
     @property
     def next_tokens(self) -> bool:
-        """Whether labels are those of the next tokens, so that a batch may hold tokens only."""
+        """Whether labels are the next tokens, so that a batch needs no labels beside its tokens."""
         return self._labels == "next"
 
     @property
     def watching(self) -> bool:
-        """Whether the coming batch enters a measurement."""
+        """Whether a measurement uses the next batch."""
         done = self.epochs if self.schedule.unit == "epochs" else self.steps
         return in_window(self.schedule, done + 1)
 
@@ -364,8 +365,8 @@ class Monitor:
         started, self._started = self._started, True
         if not started and self._hooks.unclaimed:
             raise DataError(
-                "Expected observe(labels) before the forward pass of its batch, got the call after "
-                "a forward pass. Call it first, or iterate over monitor.watch(loader)."
+                "Expected observe(labels) before the forward pass of its batch, but a forward pass "
+                "has already run. Call it first, or iterate over monitor.watch(loader)."
             )
         if self.watching:
             if self._hooks.passes == 0:
@@ -377,7 +378,7 @@ class Monitor:
         self._batch_open = True
 
     def step(self, number: int | None = None) -> None:
-        """Count a finished batch; `number` if the loop has its own count of steps."""
+        """Count a finished batch; `number` replaces the count of finished steps."""
         observed, self._batch_open, self._started = self._batch_open, False, True
         self._hooks.expect(None)
         if observed and self.watching:
@@ -392,7 +393,7 @@ class Monitor:
         self._pause()
 
     def epoch_begin(self, *, batches: int | None = None) -> None:
-        """Start an epoch, of `batches` batches if that is known. `watch` calls this for you."""
+        """Start an epoch of `batches` batches (None: unknown). `watch` calls this for you."""
         if (self._batch_open or self._batches) and not self._resumed:
             self.epoch_end()  # the loop before was left early
         self._resumed = False
@@ -402,7 +403,7 @@ class Monitor:
             self.total_steps = batches * self.total_epochs
 
     def epoch_end(self, number: int | None = None) -> None:
-        """Finish an epoch; `number` if the loop has its own count of epochs."""
+        """Finish an epoch; `number` replaces the count of finished epochs."""
         if self._batch_open:
             self.step()
         self._batches = 0
@@ -412,7 +413,7 @@ class Monitor:
         self._pause()
 
     def set_progress(self, *, epochs: int | None = None, steps: int | None = None) -> None:
-        """Set the finished epochs and steps in a loop that counts by itself; None keeps a count."""
+        """Set the number of finished epochs and steps; None leaves a number unchanged."""
         self.epochs = self.epochs if epochs is None else epochs
         self.steps = self.steps if steps is None else steps
 
@@ -484,7 +485,7 @@ class Monitor:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from the state of a monitor of the same model; a damaged one changes nothing."""
+        """Continue from the state of a monitor of the same model; raise on a damaged state."""
         try:
             if state["version"] != VERSION:
                 raise ValueError(f"version {state['version']}, not {VERSION}")
@@ -555,7 +556,7 @@ class Monitor:
             warnings.warn(f"The monitor skipped a batch: {reason}.", NclabWarning, 3)
 
     def _pause(self) -> None:
-        """Remove the hooks and clear the sums if the next batch enters no measurement."""
+        """Remove the hooks and clear the sums if no measurement uses the next batch."""
         if not self.watching:
             self._hooks.remove()
             self._running.clear()
@@ -578,7 +579,7 @@ class Monitor:
         split: str = TRAIN,
         picture: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make an event, raise its alarms, and pass it to history and sinks."""
+        """Create an event, let the rules raise alarms, and pass the event to history and sinks."""
         share = self._batches / self._length if self._length else 0.0
         fired = frozenset(alarm.key for alarm in self.alarms if alarm.split == split)
         epoch = self.epochs + min(share, 1.0)
@@ -619,7 +620,7 @@ def length_of(loader: Any) -> int | None:
 
 
 def _check_count(name: str, value: Any, expected: str, *, least: int) -> None:
-    """Raise unless an option is None or an integer of at least `least`."""
+    """Raise unless an option is an integer of at least `least`; most options may be None."""
     if value is None and name != "points":
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:

@@ -1,6 +1,6 @@
-"""The running estimate: hooks read features in the training passes, and streams sum them.
+"""The running estimate: hooks read the features of training batches, and streams sum them up.
 
-The hooks do not change the pass that they read.
+The hooks do not change the forward pass. A *stream* holds the sums of one layer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ from torch.utils.hooks import RemovableHandle
 
 from nclab.errors import DataError, ModelError
 from nclab.features.batches import (
+    CONVERTED_INTEGERS,
     TOKENS,
-    WHOLE,
     Batch,
     as_label_tensor,
     binary_labels,
@@ -44,11 +44,11 @@ from nclab.statistics.checks import IGNORE_INDEX, as_labels
 
 INSTEAD = "Use monitor.measure(loader) at chosen moments"
 BLOCK_ROWS = 2048
-"""Rows collected before an update: one update of a large block costs less than many small ones."""
+"""Rows are collected and added to the sums from this number on, as large updates are faster."""
 BLOCK_BYTES = 2**25
-"""Bytes of rows after which a block is added at once."""
+"""Collected rows are also added from this number of bytes on, which limits the memory."""
 BLOCK_LOGITS = 2**19
-"""Number of logits above which a batch is added at once, since joining batches copies them."""
+"""A batch with this number of logits or more is added at once, as collecting would copy them."""
 REASONS = {
     "second pass": "a running estimate sees each feature once; use monitor.measure(loader)",
     "scatter": "the d x d scatter is not kept with this preset or dimension",
@@ -61,7 +61,7 @@ REMARK = (
 
 
 def check_hookable(model: nn.Module) -> None:
-    """Raise if hooks cannot read the training pass of a model."""
+    """Raise if hooks cannot read features in the forward pass of a model."""
     compiled = compiled_parts(model)
     weights = [name for name, module in model.named_modules() if is_weight_layer(module)]
     if compiled and all(is_inside(name, compiled) for name in weights):
@@ -76,8 +76,8 @@ def check_hookable(model: nn.Module) -> None:
         part = f"module {name!r}" if name else "the model"
         if isinstance(module, nn.DataParallel) and len(module.device_ids) > 1:
             raise ModelError(
-                f"Expected one device, got DataParallel over {len(module.device_ids)}. "
-                f"{INSTEAD}, or train with DistributedDataParallel."
+                f"Expected a model on one device, got DataParallel on {len(module.device_ids)} "
+                f"devices. {INSTEAD}, or train with DistributedDataParallel."
             )
         classes = " ".join(parent.__name__ for parent in type(module).__mro__)
         if "FSDP" in classes or "FullySharded" in classes:
@@ -97,12 +97,12 @@ class BatchLabels(NamedTuple):
     def checked(
         cls, values: Any, mask: Tensor | None, names: tuple[str, ...] | None = None
     ) -> "BatchLabels":
-        """Return labels as class numbers in a tensor, without a copy; raise on soft labels."""
+        """Return labels as a tensor of class numbers, without a copy; raise on soft labels."""
         labels = values.detach() if isinstance(values, Tensor) else as_label_tensor(values, names)
         labels = binary_labels(labels) if labels.is_floating_point() else labels
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = labels[:, 0]
-        if labels.dtype in WHOLE:
+        if labels.dtype in CONVERTED_INTEGERS:
             labels = labels.long()
         if labels.dtype.is_floating_point or labels.dtype.is_complex:
             raise DataError(
@@ -113,7 +113,7 @@ class BatchLabels(NamedTuple):
 
 
 LabelFunction = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Tensor | None]]
-"""Function of the model's arguments that returns labels and mask."""
+"""Function that takes the arguments of the model and returns labels and mask of real tokens."""
 
 
 class BatchFeatures(NamedTuple):
@@ -123,9 +123,9 @@ class BatchFeatures(NamedTuple):
     logits: Tensor | None
     labels: Tensor
     model_loss: float | None = None
-    """Loss that the model itself returned in the first pass that was read."""
+    """Loss in the output of the model; None for later batches, as only one is compared."""
     keep: Tensor | None = None
-    """Indices of the rows that enter the measurement; None for all."""
+    """Indices of the rows that the measurement uses; None for all."""
     ignored: int = 0
     """Number of tokens that were skipped because they have no label."""
     dtypes: Sequence[torch.dtype | None] = ()
@@ -144,10 +144,10 @@ class RowSelection(NamedTuple):
 
 
 class TrainingHooks:
-    """Hooks on a model: the first pass finds the layers, later passes read them.
+    """Hooks that read features in the forward passes of a model in training mode.
 
-    A pass is read if it is in training mode, once for each `expect`. Modules that gradient
-    checkpointing runs again during the backward pass are not read.
+    The first pass finds the layers. Each call of `expect` lets the hooks read one pass. If gradient
+    checkpointing runs a module again during the backward pass, the second run is not read.
     """
 
     def __init__(
@@ -168,9 +168,9 @@ class TrainingHooks:
         self.most = most
         """Largest number of rows of a batch that are read."""
         self.passes = 0
-        """Number of training passes that were read."""
+        """Number of forward passes that were read."""
         self.unclaimed = 0
-        """Number of training passes without labels."""
+        """Number of forward passes in training mode for which no labels were set."""
         self.refused: str | None = None
         """Reason why the last pass with labels could not be read."""
         self._batch = 0
@@ -182,15 +182,15 @@ class TrainingHooks:
         self._inputs: Batch | None = None  # of the traced pass
 
     def listen(self) -> None:
-        """Count training passes that come before any labels are expected."""
+        """Count forward passes in training mode before the first call of `expect`."""
         if not self._handles:
             self._handles.append(add_pre_hook(self.layers.model, self._begin))
 
     def expect(self, labels: BatchLabels | LabelFunction | None, batch: int | None = None) -> None:
-        """Set the labels of the next training pass, or a function that returns them.
+        """Set the labels of the next forward pass, or a function that returns them.
 
-        None means that the next pass is not read. `batch` is the number of the batch, which seeds
-        the choice of its rows.
+        With None the next pass is not read. `batch` is the number of the batch; it seeds the random
+        choice of rows.
         """
         self._batch = self._batch if batch is None else batch
         if labels is not None and (self._recorder is None or self._recorder.trace):
@@ -202,7 +202,7 @@ class TrainingHooks:
         self._reading = None
 
     def remove(self) -> BatchLabels | LabelFunction | None:
-        """Remove all hooks; return the labels that were still expected."""
+        """Remove all hooks; return the labels that `expect` set and no pass has used."""
         expected = self._expected
         for handle in self._handles:
             handle.remove()
@@ -213,26 +213,27 @@ class TrainingHooks:
         return expected
 
     def _install(self) -> None:
-        points = self._points() if self.layers.found else None
+        points: list[Point] | None = None
+        if self.layers.found:
+            logits = self._logits_point()
+            points = [layer.point for layer in self.layers.measured]
+            points += [] if logits is None else [logits]
         self._recorder = self.layers.recorder(self._rows, points, keep=True)
         self._recorder.pause()
         self._handles.append(add_pre_hook(self.layers.model, self._begin))
         self._recorder.install(without=compiled_parts(self.layers.model))
         self._handles.append(add_hook(self.layers.model, self._end))
 
-    def _points(self) -> list[Point]:
-        """Return the points of the layers, and of the logits if a module returns them."""
-        layers = [layer.point for layer in self.layers.measured]
-        logits = self._logits_point()
-        return layers if logits is None else [*layers, logits]
-
     def _logits_point(self) -> Point | None:
-        """Return the point at which a module returns the logits of the rows that are read."""
+        """Return the place in the model where a hook can read the logits; None if there is none."""
         head = self.layers.classifier
         return head.logits if head is not None and head.selection == "rows" else None
 
     def _needs_all_rows(self) -> bool:
-        """Whether the model's output decides which position of a sample is read."""
+        """Whether rows can be chosen only after the forward pass.
+
+        Some models choose the position in a sequence whose features the classifier gets.
+        """
         head = self.layers.classifier
         return head is not None and head.selection != "rows"
 
@@ -280,7 +281,10 @@ class TrainingHooks:
         self._install()
 
     def _model_loss(self, model: nn.Module, batch: Batch, output: Any) -> float | None:
-        """Apply the model's own use of the labels; return the loss that it computed with them."""
+        """Learn from the loss in the output how the model uses labels; return this loss.
+
+        A model may, for example, shift the labels by one token.
+        """
         if self.layers.classifier is None or self.layers.labels != "auto":
             return None
         called_with = dict(batch.kwargs)
@@ -296,7 +300,7 @@ class TrainingHooks:
         return result.loss
 
     def _choose(self, labels: BatchLabels) -> RowSelection:
-        """Return the rows to read: tokens with a label, and at most `most` of them."""
+        """Return the rows to read: at most `self.most` rows, all of them with a label."""
         classes = self.layers.row_labels(*labels, self.ignore_index)
         if labels.labels.ndim < 2 and self.most is None:
             return RowSelection(classes)
@@ -314,7 +318,7 @@ class TrainingHooks:
     def _finish(
         self, recorder: Recorder, labels: BatchLabels, output: Any, loss: float | None = None
     ) -> None:
-        """Pass the rows, logits and labels of a finished pass on, or note why they are missing."""
+        """Hand over features, logits and labels of a forward pass, or store why there are none."""
         rows = []
         for layer in self.layers.measured:
             features = self.layers.features(layer, recorder, output)
@@ -343,7 +347,7 @@ class TrainingHooks:
         self.take(BatchFeatures(rows, logits, classes, loss, keep, chosen.ignored, dtypes))
 
     def _rows(self, tensor: Tensor, module: nn.Module) -> Tensor:
-        """Return the rows of a tensor that are read; used by the recorder."""
+        """Return the rows to measure from the output of a module; the hooks call this."""
         assert self._reading is not None
         labels, mask = self._reading
         tensor = tensor.detach()
@@ -374,7 +378,7 @@ class RunningEstimate:
         self._bytes = 0
 
     def add(self, batch: BatchFeatures) -> None:
-        """Add the features of one batch; the estimate keeps the tensors without a copy."""
+        """Add the features of one batch without copying the tensors."""
         if batch.logits is None:
             batch = batch._replace(logits=self._logits(batch.rows))
         if batch.model_loss is not None and batch.logits is not None:
@@ -468,7 +472,7 @@ class RunningEstimate:
         return self.streams[-1].picture() if self.streams else None
 
     def nonfinite(self) -> dict[str, dict[int, int]]:
-        """Return the number of skipped rows with nan or infinity, by layer and class."""
+        """Return how many rows with nan or infinity were skipped, by layer and class."""
         result = {}
         for layer, stream in self._pairs():
             counts = stream.nonfinite.tolist()
@@ -521,7 +525,7 @@ class RunningEstimate:
         return streams
 
     def join_processes(self) -> None:
-        """Merge the sums of all processes into each of them, unless no process has any."""
+        """Give every process the merged sums of all processes; do nothing if there are no sums."""
         shared = DistributedData.over(None)
         if shared is None or not bool(shared.ranks.gather([len(self.streams)]).any()):
             return
@@ -534,7 +538,7 @@ class RunningEstimate:
         return zip(self.layers.measured, self.streams, strict=False)
 
     def _logits(self, rows: list[Tensor]) -> Tensor | None:
-        """Return logits of pooled rows, if no module returned the logits of these rows."""
+        """Return logits computed from the features, for models in which no module returns them."""
         for layer, features in zip(self.layers.measured, rows, strict=True):
             if layer.is_last:
                 head = self._head()

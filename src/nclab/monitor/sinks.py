@@ -1,9 +1,9 @@
 """Sinks: the console, the journal of a run, TensorBoard, Weights & Biases and MLflow.
 
-A logger gets scalars named `nc/<layer>/<metric>`; `metrics=` names the scalars to write, all by
-default. Each logger opens its log at the first event, so that under torch.distributed only the
-first process logs, and closes with the monitor the log that it opened. A missing package raises
-when the sink is made.
+The sinks for TensorBoard, Weights & Biases and MLflow write scalars named `nc/<layer>/<metric>`:
+those of the metrics in `metrics=`, all by default. Each of these sinks opens its log at the first
+event, so that under torch.distributed only the first process logs. When the monitor closes, the
+sink closes the log if it opened it. If a package is missing, creating the sink raises an error.
 """
 
 import argparse
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 Metrics = str | Collection[str] | None
-"""Names of the metrics or scalars to write."""
+"""Names of the metrics to write; None for all."""
 SHOWN = ("loss", "accuracy", "nc1_trace_ratio", "nc2_equiangularity_means", "nc3_self_duality")
-"""Metrics in a line of `ConsoleSink` by default: the training, and one metric of each kind."""
+"""Default metrics of `ConsoleSink`: loss and accuracy, and one metric of NC1, NC2 and NC3 each."""
 KIND = "monitor"
 """Kind of the runs that `RecordSink` opens."""
 Exist = Literal["new", "resume"]
 """Choice for a folder that holds a run already."""
 MLFLOW_BATCH = 500
-"""Metrics in one request; MLflow accepts at most 1000."""
+"""Number of metrics in one request; MLflow accepts at most 1000."""
 log = logging.getLogger("nclab.monitor")
 
 
@@ -90,15 +90,15 @@ class RecordSink:
     folder of the run.
 
     Args:
-        target: a folder; or an open run, or another object with its method `append`, which the
-            caller closes.
+        target: a folder, an open run, or any object with a method `append(record)`. The sink closes
+            only a run that it has opened itself.
         config: settings of the run as plain values: a dictionary, a dataclass or the result of
             argparse. The manifest stores them; `nclab runs`, reports and pages compare runs by
             them.
         exist: what to do if the folder holds a run. "new" starts another run next to it, `mine-2`.
-            "resume" continues a run that was stopped or failed, and removes its records from the
-            first event's step on; a run that has finished, or that has another config, raises at
-            once.
+            "resume" continues a run that was stopped or failed; the first event removes all records
+            of its step and of later steps. A run that has finished, or that has another config,
+            raises an error at once.
 
     >>> import tempfile
     >>> RecordSink(tempfile.mkdtemp() + "/mine", config={"rate": 0.1}).run is None
@@ -222,7 +222,7 @@ class TensorBoardSink:
     def __init__(
         self, target: "str | os.PathLike[str] | SummaryWriter", *, metrics: Metrics = None
     ) -> None:
-        """Take a folder, or an open SummaryWriter, which stays open."""
+        """Write to a folder, or to an open SummaryWriter, which the sink does not close."""
         self.metrics = chosen_metrics(metrics)
         self.folder = Path(target) if isinstance(target, (str, os.PathLike)) else None
         self.writer: Any = None if isinstance(target, (str, os.PathLike)) else target
@@ -248,11 +248,11 @@ class TensorBoardSink:
 
 
 class WandbSink:
-    """Logs scalars to a Weights & Biases run over the axis `nc/step`, and alarms as alerts.
+    """Logs scalars against `nc/step` to a Weights & Biases run, and alarms as alerts.
 
     Without `run`, the sink uses the active run of `wandb.init`; if no run is active, it opens one
-    with `init` and finishes it at the end. The separate axis is needed because W&B drops values of
-    a step that has passed.
+    with `init` and finishes it at the end. The separate axis `nc/step` is needed because W&B drops
+    values that are logged for an earlier step.
 
     >>> WandbSink(project="collapse", mode="offline").run is None
     True

@@ -62,7 +62,7 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Length of the row."""
+        """Number of entries in the row."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     def views(self, row: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from nclab.array_files import read_tree, write_tree
 from nclab.errors import DataError, MissingExtra, NclabError
 from nclab.features.batches import LABEL_KEYS, TOKENS
-from nclab.monitor.callbacks import Exact, MonitorCallback, measure_splits
+from nclab.monitor.callbacks import Exact, MonitorCallback
 from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor, Schedule, length_of
 
@@ -99,13 +99,13 @@ class CollapseCallback(MonitorCallback, TrainerCallback):
             self.monitor.observe(partial(labels_among, tokens=self.monitor.next_tokens))
 
     def on_substep_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """Count a batch of an accumulated gradient and prepare the next one."""
+        """Count a batch whose gradient is accumulated, and prepare the next batch."""
         if not self._exact:
             self.monitor.step(state.global_step)
         self.on_step_begin(args, state, control)
 
     def on_step_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """Count an optimiser step; after the last one of an epoch, end the epoch before a save."""
+        """Count an optimiser step; the last one ends the epoch, before a checkpoint is saved."""
         before = self.monitor.last
         if self._exact:
             self.monitor.set_progress(steps=state.global_step)
@@ -118,7 +118,7 @@ class CollapseCallback(MonitorCallback, TrainerCallback):
         self._log(events, state, control)
 
     def on_epoch_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        """End an epoch, which may have stopped before its last step."""
+        """End an epoch that stopped before its last step; other epochs have ended already."""
         self._log(self._end_epoch(args, state, kwargs), state, control)
 
     def on_save(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
@@ -132,17 +132,12 @@ class CollapseCallback(MonitorCallback, TrainerCallback):
         self.monitor.close()
 
     def _end_epoch(self, args: Args, state: State, known: Mapping[str, Any]) -> list[Event]:
-        """Measure an epoch that is due; return its events."""
+        """Finish the current epoch, measure if a measurement is due, and return the new events."""
         epoch = max(1, math.ceil(state.epoch - 1e-6))
-        return self._finish_epoch(epoch, partial(self._measure, args, known))
+        return self._finish_epoch(epoch, partial(self._loader, args, known))
 
-    def _measure(self, args: Args, known: Mapping[str, Any]) -> list[Event]:
-        """Measure all splits."""
-        loaders = {split: self._loader(data, args, known) for split, data in self._exact.items()}
-        return measure_splits(self.monitor, loaders)
-
-    def _loader(self, data: Any, args: Args, known: Mapping[str, Any]) -> Iterable[Any]:
-        """Return a loader of the trainer's data that draws no random numbers."""
+    def _loader(self, args: Args, known: Mapping[str, Any], data: Any) -> Iterable[Any]:
+        """Return the loader of an item of `exact`; "train" and "eval" data are not shuffled."""
         if not isinstance(data, str):
             loader: Iterable[Any] = data
             return loader
@@ -153,7 +148,8 @@ class CollapseCallback(MonitorCallback, TrainerCallback):
         dataset = getattr(known_loader, "dataset", None)
         if dataset is None or isinstance(dataset, IterableDataset):
             raise NclabError(
-                f"Expected {data} data that can be read again, got none. Pass exact= a loader."
+                f"Expected {data} data that can be read twice, but the trainer has none. "
+                "Pass exact= a loader."
             )
         return DataLoader(
             dataset,
@@ -192,7 +188,7 @@ def labels_among(
 ) -> tuple[Any, Tensor | None]:
     """Return labels and mask of real tokens from the arguments of a model.
 
-    If `tokens` is true, the labels may be the tokens themselves.
+    With `tokens`, the input tokens are the labels if the arguments contain no labels.
     """
     keys = (*LABEL_KEYS, TOKENS) if tokens else LABEL_KEYS
     key = next((key for key in keys if kwargs.get(key) is not None), None)
@@ -206,7 +202,7 @@ def labels_among(
 
 
 def _check_arguments(args: Args) -> None:
-    """Raise before training if the trainer's arguments keep hooks from reading the pass."""
+    """Raise before training if the trainer's arguments prevent hooks from reading features."""
     reasons = {
         "torch_compile": "compiled code does not run hooks",
         "label_smoothing_factor": "the trainer then removes the labels from the model's inputs",

@@ -17,21 +17,23 @@ CPU_BLOCK = 2**16
 ACCELERATOR_BLOCK = 2**24
 """Numbers in a block on an accelerator."""
 COMPILED_SIZE = 2**18
-"""Size of a batch, in numbers, from which the compiled kernel reads it if numba is installed."""
-PRODUCTS, PRODUCT = 4, 2**22
-"""Number of blocks that are multiplied by a matrix together, and the largest size of the product.
+"""The compiled kernel is used for batches with at least this many numbers, if numba is installed.
 """
+PRODUCTS, PRODUCT = 4, 2**22
+"""Largest part of the rows that is multiplied by a matrix in one call: this many blocks of rows,
+and a product with this many numbers."""
 GROUP = 2
 """Number of blocks whose products are added to the scatter together."""
 MANY_CLASSES = 2**14
-"""Number of classes above which C x d arrays are processed in parts to save memory."""
+"""C x d arrays of more classes than this are processed in parts, to save memory."""
 STRIP = 64
-"""Columns in a strip of a symmetric product: a share STRIP / (2 d) of the work is redundant."""
+"""Columns in a strip of a symmetric d x d product, whose lower half is not computed. Strips reach
+below the diagonal, so that a share STRIP / (2 d) of the work is redundant."""
 SAFE = 2.0**-450, 2.0**450
 """Norms between these bounds are computed from squares without underflow or overflow.
 The smallest normal float64, 2^-1022, is negligible against the square of such a norm."""
 VANISHES = 1e-290
-"""Sums of squares up to this value have lost some or all of their digits."""
+"""Sums of squares up to this value have lost digits, because the squares underflow."""
 FOURTH = 2.0**-200, 2.0**200
 """Bounds like `SAFE` for computations with fourth powers."""
 
@@ -54,11 +56,11 @@ def device_with_float64(device: torch.device) -> torch.device:
 
 
 def rows_to_read(labels: Tensor, ignore_index: int | None, *, sums: int = 0) -> Tensor | None:
-    """Return the indices of the rows to read, in order; None means all rows in their own order.
+    """Return the indices of the rows to read, in the best order; None means all rows as they are.
 
-    Rows with the ignored label are skipped. `sums` is the size of the caller's per-class sums. If
-    these are larger than the cache and classes have several rows each, the rows are sorted by
-    class, so that only the sums of a few classes are in use at a time.
+    Rows with the ignored label are skipped. `sums` is the number of float64 values in the caller's
+    per-class sums. If these sums do not fit into the cache and classes have several rows each, the
+    rows are sorted by class, so that only the sums of a few classes are in use at a time.
     """
     rows = None
     if ignore_index is not None:
@@ -132,7 +134,7 @@ def product_blocks(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield `row_blocks` of the size that suits products with a matrix of `width` columns.
 
-    They have more rows than fit into the cache, because a matrix product is faster with them.
+    The blocks are larger than the cache, because a matrix product is faster with more rows.
     """
     numbers = ACCELERATOR_BLOCK
     if device.type == "cpu":
@@ -143,7 +145,10 @@ def product_blocks(
 
 
 class SymmetricSum:
-    """A d x d sum of products rows^T rows, which computes only strips above the diagonal."""
+    """A d x d sum of products rows^T rows, of which only the part above the diagonal is computed.
+
+    The part is stored as strips, each a few rows of the sum from the diagonal to the right.
+    """
 
     def __init__(self, total: Tensor) -> None:
         self.total = total
@@ -252,7 +257,7 @@ def norm(values: Tensor) -> float:
 
 
 def unit_rows(rows: Tensor, *, zero: float = math.nan) -> Tensor:
-    """Return the rows scaled to norm one; rows of zeros are multiplied by `zero`."""
+    """Return the rows scaled to norm 1; rows of zeros become nan, or stay zero with `zero=0.0`."""
     norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     extreme = outside(norms[:, 0])
     if extreme is not None:

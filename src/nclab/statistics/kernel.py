@@ -12,7 +12,7 @@ import numpy as np
 
 from nclab.statistics.blocks import SAFE
 
-VANISHES = SAFE[0] ** 2
+SMALLEST_SQUARE = SAFE[0] ** 2
 Function = TypeVar("Function", bound=Callable[..., Any])
 Array = Any
 
@@ -34,7 +34,7 @@ def add_rows(
     zeros: Array,
     residual: Array,
 ) -> None:
-    """Add (B, d) rows to the sums of `ClassMoments` and write their residuals in float64."""
+    """Add (B, d) rows to the sums of `ClassMoments`, and write row - pivot into `residual`."""
     scales = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
         c = classes[i]
@@ -47,8 +47,8 @@ def add_rows(
             square += r * r
             norm += x * x
         residual_square[c] += square
-        scales[i] = 1.0 / np.sqrt(norm) if norm > VANISHES else 0.0
-        if norm <= VANISHES:  # Zeros, or numbers whose squares vanish.
+        scales[i] = 1.0 / np.sqrt(norm) if norm > SMALLEST_SQUARE else 0.0
+        if norm <= SMALLEST_SQUARE:  # Zeros, or numbers whose squares vanish.
             largest, norm = 0.0, 0.0
             for k in range(rows.shape[1]):
                 largest = max(largest, abs(np.float64(rows[i, k])))
@@ -138,7 +138,10 @@ def rank_logits(
 def add_losses_and_residuals(
     powers: Array, classes: Array, gaps: Array, loss_sums: Array, residual_sums: Array
 ) -> None:
-    """Add losses as `add_losses` does, and q - e_y to row y, for probabilities q and label y."""
+    """Add losses as `add_losses` does, and the residuals q - e_y to row y of `residual_sums`.
+
+    q are the probabilities of a sample, and e_y is the one-hot vector of its label y.
+    """
     for i in range(powers.shape[0]):
         c, total = classes[i], 0.0
         for j in range(powers.shape[1]):
@@ -155,7 +158,10 @@ def add_losses_and_residuals(
 
 @_compiled
 def add_losses(powers: Array, classes: Array, gaps: Array, loss_sums: Array) -> None:
-    """Add log(1 + sum_j exp(z_j - z_y)) by class, from exp(z - z_m) and z_y - z_m."""
+    """Add the loss log(1 + sum_j exp(z_j - z_y)) of each sample to that of its class.
+
+    `powers` are exp(z - z_m) and `gaps` are z_y - z_m, from the results of `rank_logits`.
+    """
     for i in range(powers.shape[0]):
         total = 0.0
         for j in range(powers.shape[1]):

@@ -23,7 +23,7 @@ from nclab.statistics.process_group import Group, ProcessGroup
 LOGITS = 2**21
 """Number of logits that are computed together on the CPU."""
 WIDE = 256
-"""Number of classes from which the logits of a training step are not copied to float64."""
+"""With at least this many classes, the logits of a training step are not copied to float64."""
 WIDE_BLOCK = 2**17
 """Number of float32 logits in a block, which fits into the cache."""
 MOST_CLASSES = 1000
@@ -31,7 +31,8 @@ MOST_CLASSES = 1000
 The number of classes must also be at most the dimension. The sums cost C additions per sample, in
 addition to the C d multiplications of its logits."""
 MOST_ASKED = 4096
-"""Largest number of classes for which residual sums can be requested (128 MiB)."""
+"""Largest number of classes for which the C x C residual sums are kept if a user requests them
+(128 MiB)."""
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -288,14 +289,15 @@ _SUMS = ("counts", "correct", "loss_sums", "margins")
 
 
 def is_wide(logits: Tensor) -> bool:
-    """Whether logits have so many classes and such a type that `add_wide` is the faster way."""
+    """Whether to add these logits by `add_wide`: many classes, and not in float64."""
     return logits.shape[1] >= WIDE and logits.dtype != torch.float64
 
 
 def _leading_labels(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return margin, loss and correctness of (B, C) float32 logits whose label has a largest logit.
+    """Return margins, losses and a mask of the correct rows for (B, C) float32 logits.
 
-    Computes log(1 + sum_j exp(z_j - z_y)) over j != y, which keeps the digits of a small loss.
+    The logit of the label must be the largest of its row, perhaps together with others. The loss
+    is log(1 + sum_j exp(z_j - z_y)) over j != y, which keeps the digits of a small loss.
     """
     label_logits = z.gather(1, labels[:, None])
     correct = z.argmax(1) == labels

@@ -230,8 +230,9 @@ class ClassMoments:
         dropped[index] = 0
         if self._residual_scatter is not None and dropped.any():
             raise DataError(
-                "Expected a selection of all classes with samples, as the scatter is pooled over "
-                f"them, but it lacks {listed(dropped.nonzero().flatten().tolist())}."
+                "Expected a selection of all classes with samples, because the scatter is pooled "
+                "over all of them, got a selection without "
+                f"{listed(dropped.nonzero().flatten().tolist())}."
             )
         result = self._empty_like(len(index))
         for name in PER_CLASS:
@@ -241,8 +242,8 @@ class ClassMoments:
     def remove_classes(self, classes: Tensor) -> Tensor:
         """Remove the sums of (k,) classes with samples, and return their (k, d) means.
 
-        The pooled scatter loses only the part between the pivots and the means of these classes.
-        Their scatter around the means stays until you call `subtract_scatter`.
+        The pooled d x d scatter still contains the scatter of these classes around their means.
+        Compute that scatter and pass it to `subtract_scatter`.
         """
         self._cache.clear()
         count = self._count[classes].double()[:, None]
@@ -257,7 +258,7 @@ class ClassMoments:
     def subtract_scatter(self, scatter: Tensor | None) -> None:
         """Subtract the d x d scatter of removed classes around their means.
 
-        None drops the scatter of all classes.
+        With None, the whole pooled scatter is dropped, because it cannot be corrected.
         """
         self._cache.clear()
         if self._residual_scatter is not None:
@@ -341,7 +342,10 @@ class ClassMoments:
         self._pivot[new_classes] = features[first.to(features.device)].to(self._pivot)
 
     def _compiled(self) -> Callable[[Tensor, Tensor, Tensor], None]:
-        """Return the compiled form of `_add_block`, which does not change `block`."""
+        """Return a function that does the work of `_add_block` in the compiled kernel.
+
+        The function leaves its argument `block` unchanged.
+        """
         from nclab.statistics.kernel import add_rows
 
         sums = ("_pivot", "_residual_sum", "_residual_square", "_unit_sum", "_zeros")
@@ -453,7 +457,10 @@ class ClassMoments:
     def _about(
         self, pivot: Tensor, part: slice, scatter: Tensor | None
     ) -> tuple[dict[str, Tensor], Tensor | None]:
-        """Return the sums of some classes by name, and the scatter, relative to another pivot."""
+        """Return the sums of the classes in `part` by name, and the d x d scatter.
+
+        Both are converted to residuals from `pivot` instead of the pivots of this stream.
+        """
         present = (self._count[part] > 0)[:, None]
         shift = torch.where(present, self._pivot[part] - pivot, 0.0)  # (C, d)
         count, residual_sum = self._count[part].double()[:, None], self._residual_sum[part]
@@ -527,8 +534,8 @@ class ClassMoments:
     ) -> "ClassMoments":
         """Return a stream whose `update` adds to the given tensors in place.
 
-        The tensors have the names and shapes of a `state_dict` without the header and are not
-        checked. `merge` replaces them by new tensors.
+        The tensors have the names and shapes of a `state_dict`, whose "header" is not needed. They
+        are not checked. `merge` replaces them by new tensors.
         """
         result = cls(2, 2, ignore_index=ignore_index)
         for name in (*PER_CLASS, "_residual_scatter"):

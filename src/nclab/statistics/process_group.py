@@ -89,7 +89,10 @@ class ProcessGroup:
     def gather_equal(
         self, name: str, numbers: Sequence[int], *, others: Sequence[int] = ()
     ) -> Tensor:
-        """Gather `others`; raise, in every process, if the numbers differ between processes."""
+        """Return the (processes, k) integers `others` of all processes.
+
+        Raise, in every process, if `numbers` are not the same in all processes.
+        """
         values = self.gather([*numbers, *others])
         equal, others_of_all = values.split([len(numbers), len(others)], 1)
         if not bool((equal == equal[0]).all()):

@@ -22,18 +22,20 @@ from nclab.statistics.moments import ROUNDING, ClassMoments
 from nclab.statistics.process_group import Group, ProcessGroup
 
 NEAR = 1e6
-"""Multiple of the rounding error of the class means. A feature closer than this to the centre has
-a direction with fewer than six digits."""
+"""A feature is near the centre if its distance is at most NEAR times the rounding error of the
+class means. Its direction from the centre then has fewer than six correct digits."""
 EPS = torch.finfo(torch.float64).eps
 """One unit in the last place of float64."""
 ROWS_PER_CLASS = 8
-"""Rows per class from which products of all pairs of classes save more time than they cost."""
+"""With at least this many rows per class, `Centres.certain_radii` saves more time than it costs."""
 CLASS_BLOCK = 256
 """Number of classes that are compared with all later classes at a time."""
 DISTANCE_MARGIN, ANGLE_MARGIN = 1e-6, 1e-4
-"""Safety margins of distances (relative) and of angles (radians), far above float64 rounding."""
+"""Amounts by which radii are reduced for safety, far above float64 rounding: relative to the
+distance of two means, and in radians for the angle of two directions."""
 OTHER_DATA = 0.01
-"""Relative change of the features from which `require_same_data` rejects the second pass."""
+"""A second pass is rejected if its features differ from those of the first pass by more than this,
+relative to their size."""
 
 
 class Centres:
@@ -63,7 +65,8 @@ class Centres:
     def nearest_mean(self, block: Tensor) -> Tensor:
         """Return the (B,) nearest class mean of float64 rows.
 
-        Inner products decide where their rounding allows it, distances decide the other rows.
+        Rows are compared with all means by inner products. If rounding could change the result for
+        a row, its distances to the nearest means are computed from differences.
         """
         centred = block - self.centre
         # Distances from the centre of the means: an offset of all features costs no digits.
@@ -116,7 +119,11 @@ class Centres:
 
 
 def _largest_other_product(rows: Tensor, offsets: Tensor) -> Tensor:
-    """Return, for each i, the largest <r_i, r_j> - o_i - o_j over all other j."""
+    """Return for each row r_i the largest <r_i, r_j> - o_i - o_j over all j != i.
+
+    r are the (C, d) `rows` and o the (C,) `offsets`. With o = |r|^2 / 2 the result is minus half
+    the squared distance to the nearest other row; with o = 0 it is the largest inner product.
+    """
     largest = torch.full_like(offsets, -torch.inf)
     for start in range(0, len(rows), CLASS_BLOCK):
         block = slice(start, start + CLASS_BLOCK)
@@ -191,9 +198,9 @@ class SecondPass(_MeansPass):
 
     Classes without samples in `moments` are skipped and are never the nearest class.
 
-    Costs one read of the rows, and two float64 GEMMs (B x d x C) of the rows whose distance alone
-    does not prove the nearest mean (see `Centres.certain_radii`). Memory: 4 C d numbers in addition
-    to the moments.
+    Costs one read of the rows. Rows far from their class mean are compared with all class means, by
+    two float64 GEMMs (B x d x C); for rows within `Centres.certain_radii` the nearest mean is known
+    without them. Memory: 4 C d numbers in addition to the moments.
 
     >>> moments = ClassMoments(num_classes=2, dim=2)
     >>> rows, labels = [[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]], [0, 0, 1]
@@ -294,9 +301,10 @@ class SecondPass(_MeansPass):
     def _decide(
         self, features: Tensor, labels: Tensor, rows: Tensor | None, slots: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return distances to class mean and centre, nearest mean and nearest direction of rows.
+        """Return for each row its distances to its class mean and to the centre, and the slots of
+        the nearest class mean and of the nearest mean direction.
 
-        Adds the directions of the rows from the centre to their sums.
+        Also add the unit vectors from the centre to the rows to `_unit_sum`.
         """
         device = self.counts.device
         if self._radii is None:
@@ -322,9 +330,9 @@ class SecondPass(_MeansPass):
         return spread, reach, by_distance, by_angle
 
     def _measure(self, block: Tensor, slots: Tensor, spread: Tensor, reach: Tensor) -> None:
-        """Write the distances of rows to their class means and to the centre.
+        """Write the distances of rows to their class means (`spread`) and to the centre (`reach`).
 
-        Adds the directions of the rows from the centre to their sums.
+        Also add the unit vectors from the centre to the rows to `_unit_sum`.
         """
         centred = block - self._centres.centre
         reach.copy_(row_norms(centred))
@@ -460,9 +468,9 @@ class ReferencePass(_MeansPass):
 
 
 def _present(moments: ClassMoments) -> tuple[ClassMoments, Tensor, Tensor]:
-    """Return the moments of the k classes with samples, these (k,) classes, and (C,) their slots.
+    """Return the moments of the k classes with samples, their (k,) numbers, and (C,) slots.
 
-    The slot of a class without samples is -1.
+    The slot of a class is its position among these k classes, or -1 for a class without samples.
     """
     classes = (moments.counts > 0).nonzero().flatten()
     slots = torch.full_like(moments.counts, -1)

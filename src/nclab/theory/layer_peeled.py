@@ -11,7 +11,7 @@ from nclab.metrics.cross_entropy import Real
 from nclab.metrics.cross_entropy import g as g
 
 TINY_LOG = -30.0
-"""Logarithm of the loss below which log expm1 uses its two-term series."""
+"""Logarithm of a loss; for smaller losses, log(e^L - 1) is computed by a series of two terms."""
 
 
 def wrong_probability(s: Real, num_classes: int) -> Real:
@@ -28,7 +28,7 @@ def wrong_probability(s: Real, num_classes: int) -> Real:
 
 
 def g_prime(s: Real, num_classes: int) -> Real:
-    r"""Return the derivative of g.
+    r"""Return the derivative of the layer-peeled loss g at the score s.
 
     $$g'(s) = -\tfrac{C}{C-1}\,(1-e^{-g(s)})$$
 
@@ -39,7 +39,7 @@ def g_prime(s: Real, num_classes: int) -> Real:
 
 
 def g_inverse(loss: Real, num_classes: int) -> Real:
-    r"""Return the inner product s at which g(s) equals the loss.
+    r"""Return the score s, an inner product of row and feature, at which g(s) equals the loss.
 
     $$g^{-1}(L) = \tfrac{C-1}{C}\bigl(\log(C-1) - \log(e^L-1)\bigr)$$
 
@@ -70,6 +70,8 @@ def g_rise(step: FloatArray, num_classes: int, start: float) -> FloatArray:
 
     $$g(A+\delta)-g(A) = \log\bigl(1 + q(A)\,(e^{-\frac{C}{C-1}\delta}-1)\bigr)$$
 
+    A is `start`, $\delta$ the step, and q(A) is `wrong_probability`.
+
     Source: pan2023, Thm 2.3.1 (proof)
     Range: (-g(A), inf); positive for a negative step.
     """
@@ -84,6 +86,8 @@ def g_rise_inverse(rise: FloatArray, num_classes: int, start: float) -> FloatArr
     r"""Return the step from `start` that makes g grow by `rise`; inf if g cannot fall that far.
 
     $$\delta = -\tfrac{C-1}{C}\log\bigl(1 + (e^{r}-1)/q(A)\bigr)$$
+
+    A is `start`, r the rise, and q(A) is `wrong_probability`.
 
     Source: pan2023, Thm 2.3.1 (proof)
     Range: real or inf; the sign is opposite to that of the rise.

@@ -31,7 +31,7 @@ class Inequality:
     applies: BoolArray | bool = True
     """Whether each data set meets the hypotheses."""
     tolerance: FloatArray | float = 0.0
-    """Allowed rounding: `ROUNDING` times the largest number in a side, propagated to that side."""
+    """Largest rounding error by which the inequality may be violated and still hold."""
 
     @property
     def slack(self) -> FloatArray:
@@ -59,10 +59,12 @@ class Inequality:
 
 
 def vectors(data: ArrayLike, name: str, axes: int) -> FloatArray:
-    """Return the data as a finite float64 array with at least `axes` axes, or raise."""
+    """Return the data as a float64 array; raise if numbers or the number of axes are wrong."""
     array = np.asarray(data, dtype=np.float64)
     if array.ndim < axes or 0 in array.shape:
-        raise DataError(f"Expected {name} without an empty axis, got shape {array.shape}.")
+        raise DataError(
+            f"Expected {name} with at least {axes} axes, none of length 0, got shape {array.shape}."
+        )
     if not np.isfinite(array).all():
         raise DataError(f"Expected finite {name}, got nan or infinity. Drop those rows first.")
     return array
@@ -102,7 +104,7 @@ def sample_losses(weight: ArrayLike, features: ArrayLike) -> FloatArray:
 
 
 def weights_and_features(weight: ArrayLike, features: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return both as finite float64 arrays with matching shapes, or raise."""
+    """Return weights and features as float64 arrays; raise if a number or shape is wrong."""
     w = vectors(weight, "weights (..., C, d)", 2)
     h = vectors(features, "features (..., C, N, d)", 3)
     if w.shape[-2] != h.shape[-3] or w.shape[-1] != h.shape[-1] or w.shape[-2] < 2:

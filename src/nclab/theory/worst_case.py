@@ -1,13 +1,14 @@
-"""The true worst case: the least collapsed weights and features that norms and loss allow.
+"""Search for the worst case: the weights and features that are farthest from collapse.
 
-A search over all (W, H) with ‖W‖_F² ≤ C αβ, mean ‖h‖² ≤ αβ (one can scale to alpha = beta) and
-mean loss ≤ m + excess. The returned point is strictly feasible, so its value is attained: no
-guarantee may claim more. Averaging the features of a class lowers loss and norm, so only the
-classes whose cosine is sought keep several samples, without loss of generality.
+The search is over all classifiers W and features H with ‖W‖_F² ≤ C αβ, mean ‖h‖² ≤ αβ (one can
+scale to α = β) and mean loss ≤ m + excess, where m is the smallest loss that the norms allow. The
+returned network satisfies these constraints, so no valid guarantee can be stronger than its cosine.
+Averaging the features of a class lowers loss and norm, so only the classes whose cosine is searched
+need several samples.
 
-Near the optimum every start ends at the same value. For three samples or more and an excess of the
-order of m the intra problem has many local optima: the value is attained, but there may be a
-worse one.
+For a small excess loss, every start ends at the same cosine. For three or more samples per class
+and an excess loss of the order of m, the search for the smallest intra-class cosine has many local
+optima, so there may be a worse network than the returned one.
 """
 
 import math
@@ -25,27 +26,26 @@ from nclab.theory.statements import norms, sample_losses, units
 
 ITERATIONS = 1500
 PRECISION = 1e-10
-"""SLSQP stops when its objective, scaled to order one, changes by less."""
+"""SLSQP stops when its objective, scaled to order one, changes by less than this."""
 FEASIBLE = 1e-9
 """Largest relative violation of norms or excess loss that counts as feasible."""
 ROOM = 1e-14
-"""Share of the norms left unused so that rounding cannot exceed them."""
+"""Relative distance of the norms from their bounds, so that rounding cannot exceed the bounds."""
 SHORT = 1e-3
-"""Norm of the reversed samples of a start, relative to the other samples."""
+"""Norm of reversed samples in a start, divided by the norm of the other samples. A reversed sample
+points away from the classifier row of its class."""
 SCALES = tuple(1.1**power for power in range(-6, 7))
-"""Norms of class 0 relative to the other classes, tried for starts with reversed samples."""
+"""Norms of class 0 divided by those of the other classes that starts with reversed samples try."""
 SMALLEST_NORM = 1e-150
-"""Lower limit of norms in divisions."""
+"""Smaller norms are replaced by this number in divisions."""
 SMALLEST_SHARE = 1e-6
-"""Smallest ratio of excess to optimal loss; their difference then has nine correct digits."""
+"""Smallest ratio of excess loss to optimal loss. At this ratio, loss minus optimal loss still has
+nine correct digits."""
 
 
 @dataclass(frozen=True)
 class WorstCaseProblem:
-    """One constrained problem: its bounds, and the classes that keep several samples.
-
-    At the optimum the loss is m and all pairs of classes have the cosine -1/(C-1).
-    """
+    """Constraints of a search for the worst case, and the classes that have several samples."""
 
     num_classes: int
     product: float
@@ -53,12 +53,12 @@ class WorstCaseProblem:
     per_class: int
     dim: int
     free: int
-    """Number of classes, from class 0 on, with `per_class` samples; the others have one sample of
-    the same total weight."""
+    """Number of classes with `per_class` samples, starting at class 0. The other classes have one
+    sample with the same total weight."""
     labels: NDArray[np.intp]
-    """Class of every row of H."""
+    """Class of every feature, a row of H."""
     weights: FloatArray
-    """Share of every row of H in a mean over samples."""
+    """Weight of every feature in a mean over samples."""
 
     @property
     def lowest(self) -> float:
@@ -67,7 +67,7 @@ class WorstCaseProblem:
 
     @property
     def step(self) -> float:
-        """Typical distance from the optimum, relative to the norm of the optimum."""
+        """Typical distance from the optimum at the allowed loss, divided by the optimum's norm."""
         return math.sqrt(self.excess / self.lowest)
 
     @property
@@ -84,7 +84,7 @@ class WorstCaseProblem:
         return np.concatenate([frame, frame[self.labels]]).ravel()
 
     def excess_and_gradient(self, point: FloatArray) -> tuple[float, FloatArray]:
-        """Return the loss above m and its gradient."""
+        """Return the excess loss, loss minus m, and its gradient."""
         W, H = self.split(point)
         rows = np.arange(len(H))
         logits = H @ W.T
@@ -106,13 +106,13 @@ class WorstCaseProblem:
         return self.excess_and_gradient(point)[0] <= self.excess
 
     def norm_slack(self, point: FloatArray) -> FloatArray:
-        """Return the relative margins of the two squared norms below their bounds."""
+        """Return, for weights and features, 1 minus the squared norm divided by its bound."""
         W, H = self.split(point)
         squares = [np.square(W).sum() / self.num_classes, self.weights @ np.square(H).sum(1)]
         return 1 - np.array(squares) / self.product
 
     def norm_slack_gradient(self, point: FloatArray) -> FloatArray:
-        """Return the gradients of the two margins of `norm_slack` as rows."""
+        """Return the gradients of the two numbers of `norm_slack` as rows."""
         W, H = self.split(point)
         none_w, none_h = np.zeros_like(W), np.zeros_like(H)
         of_w = np.concatenate([W / self.num_classes, none_h]).ravel()
@@ -120,10 +120,10 @@ class WorstCaseProblem:
         return np.stack([of_w, of_h]) * (-2 / self.product)
 
     def cosine_and_gradient(self, point: FloatArray) -> tuple[float, FloatArray]:
-        """Return the cosine to extremise and its gradient.
+        """Return the cosine to minimise or maximise, and its gradient.
 
-        The cosine is the intra-class cosine of class 0 if only class 0 is free, and the inter-class
-        cosine of classes 0 and 1 otherwise.
+        It is the intra-class cosine of class 0 if only class 0 has several samples, and otherwise
+        the inter-class cosine of classes 0 and 1.
         """
         H = self.split(point)[1]
         directions = units(H)
@@ -156,8 +156,8 @@ def make_problem(
         )
     if excess < SMALLEST_SHARE * g(product, num_classes):
         raise DataError(
-            f"Expected an excess of at least {SMALLEST_SHARE} of the optimal loss, "
-            f"{g(product, num_classes):.3g}, got {excess}: smaller ones are lost in rounding."
+            f"Expected an excess of at least {SMALLEST_SHARE} times the optimal loss (which is "
+            f"{g(product, num_classes):.3g}), got {excess}: a smaller excess is lost in rounding."
         )
     repeats = np.where(np.arange(num_classes) < free, per_class, 1)
     labels = np.repeat(np.arange(num_classes), repeats)
@@ -167,24 +167,24 @@ def make_problem(
 
 @dataclass(frozen=True)
 class WorstCase:
-    """Worst weights and features of a search, with their norms and loss."""
+    """Worst weights and features that a search found, with their norms and loss."""
 
     value: float
-    """The cosine: intra-class of class 0, or inter-class of classes 0 and 1."""
+    """The intra-class cosine of class 0, or the inter-class cosine of classes 0 and 1."""
     feasible: bool
-    """Whether norms and loss are within their bounds up to 1e-9 relative."""
+    """Whether norms and excess loss exceed their bounds by at most 1e-9, relative to the bounds."""
     num_classes: int
     product: float
     excess: float
     weight: FloatArray
-    """(C, d)."""
+    """(C, d) classifier rows."""
     features: FloatArray
-    """(C, N, d)."""
+    """(C, N, d) features."""
     alpha: float
     beta: float
     loss: float
     start_values: tuple[float, ...]
-    """Value reached from every start after its repair; the worst of them is `value`."""
+    """Cosine found from every start; the worst one is `value`."""
 
 
 def worst_intra(
@@ -197,13 +197,19 @@ def worst_intra(
     starts: int = 6,
     seed: int = 0,
 ) -> WorstCase:
-    r"""Return the smallest intra-class cosine found within the norms and the loss.
+    r"""Return the smallest intra-class cosine that a search finds for given norms and loss.
 
     $$\min_{W,H}\ \mathrm{intra}_1\quad\text{s.t.}\quad
       \tfrac1{CN}\sum\|h\|^2\le\alpha^2,\ \|W\|_F^2\le C\beta^2,\ L\le m+\varepsilon$$
 
     Source: pan2023, Thm 2.3.1 (its true worst case)
-    Range: [0, 1]; an upper bound on what any guarantee can promise. 1 - intra = Θ(excess).
+    Range: [0, 1]; no valid lower bound can be larger. 1 - intra = Θ(excess).
+
+    Args:
+        product: largest allowed product $\alpha\beta$.
+        excess: largest allowed excess loss $\varepsilon$ above the smallest loss m.
+        per_class: number N of samples of class 0.
+        dim: dimension of the features; by default C + 1.
     """
     search = make_problem(num_classes, product, excess, per_class, dim, 1)
     return _solve(search, 1.0, starts, seed)
@@ -219,21 +225,23 @@ def worst_inter(
     starts: int = 6,
     seed: int = 0,
 ) -> WorstCase:
-    r"""Return the largest inter-class cosine found within the norms and the loss.
+    r"""Return the largest inter-class cosine that a search finds for given norms and loss.
 
     $$\max_{W,H}\ \mathrm{inter}_{1,2}\quad\text{s.t.}\quad
       \tfrac1{CN}\sum\|h\|^2\le\alpha^2,\ \|W\|_F^2\le C\beta^2,\ L\le m+\varepsilon$$
 
     Source: pan2023, Thm 2.3.1 (its true worst case)
-    Range: [-1/(C-1), 1]; a lower bound on any guarantee. inter + 1/(C-1) = Θ(sqrt(excess)), for
-    two classes Θ(excess).
+    Range: [-1/(C-1), 1]; no valid upper bound can be smaller. inter + 1/(C-1) = Θ(sqrt(excess)),
+    for two classes Θ(excess).
+
+    The arguments are those of `worst_intra`; classes 0 and 1 have N samples.
     """
     search = make_problem(num_classes, product, excess, per_class, dim, 2)
     return _solve(search, -1.0, starts, seed)
 
 
 def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> WorstCase:
-    """Search from every start, repair each end point and return the worst."""
+    """Search from every start, make each end point satisfy the constraints, and return the worst."""
     if starts < 1:
         raise DataError(f"Expected at least 1 start, got {starts}.")
     rng = np.random.default_rng(seed)
@@ -272,8 +280,8 @@ def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> Wor
 def _start(search: WorstCaseProblem, index: int, rng: np.random.Generator) -> FloatArray:
     """Return a starting point of the search: the optimum with noise, or with reversed samples.
 
-    Every second search for the smallest intra-class cosine starts from a class in which a few short
-    samples point backwards, if the allowed loss permits such samples.
+    If the allowed loss permits it, every second search for the smallest intra-class cosine starts
+    from a class in which a few samples of small norm point away from the classifier row.
     """
     one_sample = math.log(search.num_classes) / (search.num_classes * search.per_class)
     # Below `one_sample`, one sample of norm zero already exceeds the allowed loss.
@@ -287,12 +295,13 @@ def _start(search: WorstCaseProblem, index: int, rng: np.random.Generator) -> Fl
 
 
 def _turned(search: WorstCaseProblem, count: int, scale: float) -> FloatArray:
-    """Return the optimum with a few short reversed samples of class 0 and the others tilted.
+    """Return the optimum, changed so that class 0 has a few reversed samples of small norm.
 
-    A short sample against its class costs about log C and turns its unit vector by 180 degrees,
-    which for a large excess is worse than every small deviation; no descent from the optimum finds
-    it. The others are tilted around the row of the class as far as the loss allows, so that their
-    sideways parts cancel. `scale` multiplies both norms of the class, relative to other classes.
+    A reversed sample of small norm has a loss of about log C, and its unit vector is turned by 180
+    degrees. For a large excess loss, this lowers the intra-class cosine more than any small
+    deviation, and no descent from the optimum finds it. The other samples of class 0 are tilted
+    around the classifier row as far as the loss allows, so that their sideways parts cancel.
+    `scale` multiplies the norms of row and features of class 0.
     """
     W = search.split(search.optimum())[0]
     angles = 2 * math.pi * np.arange(search.per_class - count)[:, None] / (search.per_class - count)
@@ -313,7 +322,7 @@ def _turned(search: WorstCaseProblem, count: int, scale: float) -> FloatArray:
 
 
 def _descend(search: WorstCaseProblem, sign: float, start: FloatArray) -> FloatArray:
-    """Return the end point of SLSQP in coordinates around the optimum of order one."""
+    """Return the end point of SLSQP, whose variables are scaled distances from the optimum."""
     centre = search.optimum()
     unit = search.step * math.sqrt(search.product)
     size = min(1.0, search.step**2) if search.free == 1 else min(1.0, search.step)
@@ -346,7 +355,7 @@ def _descend(search: WorstCaseProblem, sign: float, start: FloatArray) -> FloatA
 
 
 def _repair(search: WorstCaseProblem, point: FloatArray) -> FloatArray:
-    """Return the nearest feasible point on the line to the optimum, at full norms."""
+    """Move a point towards the optimum until the loss is allowed; scale it to the full norms."""
     centre = search.optimum()
 
     def mixed(share: float) -> FloatArray:
@@ -356,7 +365,7 @@ def _repair(search: WorstCaseProblem, point: FloatArray) -> FloatArray:
 
 
 def _at_full_norms(search: WorstCaseProblem, point: FloatArray) -> FloatArray:
-    """Return W and H scaled to the allowed norms, less a margin for rounding."""
+    """Return W and H scaled to the allowed norms, minus a margin for rounding."""
     W, H = search.split(point)
     squares = np.maximum(1 - search.norm_slack(point), SMALLEST_NORM)
     of_w, of_h = (1 - ROOM) / np.sqrt(squares)
@@ -364,7 +373,10 @@ def _at_full_norms(search: WorstCaseProblem, point: FloatArray) -> FloatArray:
 
 
 def _largest(fits: Callable[[float], bool]) -> float:
-    """Return the largest feasible share in [0, 1] by bisection; share 0 must be feasible."""
+    """Return the largest number in [0, 1] for which `fits` is true, by bisection.
+
+    `fits` must be true for 0.
+    """
     if fits(1.0):
         return 1.0
     low, high = 0.0, 1.0

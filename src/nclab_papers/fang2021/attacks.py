@@ -21,7 +21,10 @@ SCALED_DISTANCES = scaled("networks", "from_etf", "from_seli", "from_target")
 
 
 def imbalance() -> Numbers:
-    """Return minority classifiers that approach each other with imbalance, as their target does."""
+    """Return invented results in which minority classifiers align as the imbalance grows.
+
+    Their target, the optimum for the class counts and the weight decay, aligns at the same rate.
+    """
     rows = [
         {
             "imbalance": ratio,

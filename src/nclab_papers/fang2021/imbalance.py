@@ -1,11 +1,12 @@
-"""Imbalanced classes: minority collapse, SELI, and the optimum of the networks' weight decay.
+"""Imbalanced classes: minority collapse, SELI, and the optimum for the networks' weight decay.
 
-Claim: classifiers of minority classes turn into one direction as the imbalance grows.
+Claim: the classifier rows of minority classes become parallel as the imbalance grows.
 Source: fang2021, Sec. Abstract
 
-The networks learn FashionMNIST with five large and five small classes. They are not the paper's
-networks, so the paper's claims about its own networks stay open, with our results as evidence. The
-last claim is about the layer-peeled model itself.
+The imbalance R is the number of samples of a large class divided by that of a small class. The
+networks learn FashionMNIST with five large (majority) and five small (minority) classes. They are
+not the paper's networks, so the verdict on the paper's claims about its own networks stays "open",
+with our results as evidence. The last claim is about the layer-peeled model itself.
 """
 
 import math
@@ -39,7 +40,7 @@ from nclab_papers.shared.networks import FieldNetworks, LastLayer, fashion, roun
 
 CLASSES = 10
 LARGE = 10
-"""Smallest imbalance at which networks are compared with targets."""
+"""Smallest imbalance at which networks are compared with the optimum for their weight decay."""
 COLUMNS = {
     "minority": "cos minority",
     "target_minority": "its target",
@@ -52,11 +53,12 @@ MODELS = {
     "quick": ((5, 5, 1.0), (3, 2, 1.5)),
     "paper": ((5, 5, 1.0), (5, 5, 2.0), (7, 3, 2.0), (3, 7, 2.0), (3, 2, 1.5)),
 }
-"""Layer-peeled models: numbers of majority and minority classes, and the norm bound."""
+"""Layer-peeled models by preset: majority classes, minority classes, and the bound on the norms."""
 NEAR = 0.05
 """Relative distance below and above the critical imbalance at which descent is tested."""
 DIFFERENT, EQUAL = 1 - 1e-3, 1 - 1e-6
-"""Largest cosine of different minority classifiers, and smallest cosine of equal ones."""
+"""Minority classifiers count as different if their mean cosine is at most the first number, and as
+equal if it is at least the second."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Config:
     rate: float = 0.03
 
     def counts(self, imbalance: int) -> tuple[int, int]:
-        """Return how many samples a large and a small class have; all classes share `samples`."""
+        """Return the sizes of a large and a small class; all classes together have `samples`."""
         both = self.networks.samples // (CLASSES // 2)
         small = max(1, round(both / (1 + imbalance)))
         return both - small, small
@@ -100,10 +102,11 @@ def fleet(config: Config, imbalance: int, seed: int) -> SweepConfig:
 
 
 def measure(trained_network: TrainedNetwork) -> dict[str, Any]:
-    """Measure minority cosines, and distances of the classifier's Gram matrix from geometries.
+    """Measure the cosines of minority classifiers, and how far W W' is from three geometries.
 
-    The target is the optimum for the class counts, the weight decay, and the measured ratio of the
-    norms of classifier and features. That ratio determines the weight decay of the features.
+    The geometries are the simplex ETF, SELI and the target. The target is the optimum for the class
+    counts and the weight decay. Training puts no weight decay on features; the measured ratio of
+    the norms of W and H determines the value that the target uses for the features.
     """
     last = LastLayer(trained_network)
     W, sizes = last.weight, last.moments.counts.double()
@@ -126,7 +129,10 @@ def measure(trained_network: TrainedNetwork) -> dict[str, Any]:
 
 
 def _minority_cosine(matrix: Tensor) -> float:
-    """Return the mean cosine between two different classes of the second half."""
+    """Return the mean of (C, C) cosines between two different minority classes.
+
+    The minority classes are the second half of all classes.
+    """
     small = matrix[len(matrix) // 2 :, len(matrix) // 2 :]
     return float(small.sum() - small.diagonal().sum()) / (len(small) * (len(small) - 1))
 
@@ -183,7 +189,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
 
 
 def mean_by_seed(numbers: Numbers, value: Value, **match: Any) -> dict[int, float]:
-    """Return the mean of a value over the networks of a seed with imbalance 10 or more."""
+    """Return by seed the mean of a value over the networks with imbalance 10 or more."""
     large = tuple(ratio for ratio in numbers["config"]["imbalances"] if ratio >= LARGE)
     rows = study.as_rows(numbers, imbalance=large, **match)
     return study.averaged(study.by_cell(rows, value, "imbalance", "weight_decay"))
@@ -248,7 +254,7 @@ def tail_angles(numbers: Numbers) -> Finding:
 
 
 def critical_ratio(large: int, small: int, size: float) -> float:
-    r"""Return the imbalance at which minority classes merge in the layer-peeled model.
+    r"""Return the imbalance R* from which on minority classifiers are equal in the model below.
 
     $$\min \tfrac1n\sum_i \ell(Wh_i,y_i),\quad \tfrac1C\|W\|^2\le E_W,\quad
       \tfrac1C\sum_c\tfrac1{n_c}\sum_{i\in c}\|h_i\|^2\le E_H,\qquad
@@ -256,9 +262,10 @@ def critical_ratio(large: int, small: int, size: float) -> float:
 
     Source: fang2021, Sec. Abstract (Minority Collapse; the equation is derived in docs/targets.md)
 
-    `large` classes have R times the samples of `small` classes, and `size` is $\sqrt{E_W E_H}$.
-    The price t is the multiplier of the norm at the optimum. Classes of $n_B$ samples merge where
-    t is above their share of all samples.
+    $\ell$ is the cross-entropy of one sample. $E_W$ and $E_H$ bound the norms of W and H; `size` is
+    $\sqrt{E_W E_H}$. Of n samples, each of the `small` classes has $n_B$, and each of the `large`
+    classes has R times as many. t(R) is the Lagrange multiplier of the norm bound at the
+    optimum. The small classes have equal classifier rows if t is above their share $n_B/n$.
     """
 
     def excess(log_ratio: float) -> float:
@@ -275,7 +282,7 @@ def critical_ratio(large: int, small: int, size: float) -> float:
 
 
 def minority_cosine_at(large: int, small: int, size: float, ratio: float) -> float:
-    """Return the mean cosine of minority classifiers that descent on the model finds."""
+    """Return the mean cosine of minority classifiers after descent on the layer-peeled model."""
     C = large + small
     share = np.array([ratio] * large + [1.0] * small)
     share /= share.sum()

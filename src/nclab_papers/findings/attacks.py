@@ -25,12 +25,12 @@ def terminal_phase() -> Numbers:
 
 
 def at_the_end(name: str, value: Any) -> Change:
-    """Return a change that sets a quantity at the end of training."""
+    """Return a function that sets a quantity to `value` in all rows of the end of training."""
     return change_where("rows", name, value, moment="after")
 
 
 def exchanged_moments(row: Row) -> Row:
-    """Return the row as the other moment."""
+    """Return the fields that turn a row of one moment into a row of the other moment."""
     is_first = row["moment"] == "before"
     return {"moment": "after" if is_first else "before", "epoch": 60 - row["epoch"]}
 

@@ -42,18 +42,19 @@ PRESETS = {
     "quick": Config(replace(FIGURE, images=200, epochs=50), QUICK, tested=1000, perturbed=200),
     "paper": Config(FIGURE, PAPER),
 }
-"""paper: VGG-13 at the quick size of Figure 3 and the network of pan2023 at its size. quick: fewer
-images (divided by five), epochs (by four) and test samples (by ten), and smaller networks."""
+"""Configurations. "paper" trains VGG-13 at the quick size of Figure 3 of ji2022, and the network of
+pan2023 at the size of the thesis. "quick" has a fifth of the images, a quarter of the epochs, a
+tenth of the test samples, and smaller networks."""
 NAMES: Mapping[Network, str] = {
     "vgg": "VGG-13 on FashionMNIST",
     "mlp": "The network of pan2023 on data of a teacher",
 }
 SHARE, UNIT = 0.005, 0.01
-"""Margins for shares of samples, and for quantities with a range of about 1."""
+"""Smallest differences of interest: for shares of samples, and for quantities of order 1."""
 
 Value = Callable[[Row], float]
 Pairs = Mapping[int, tuple[Row, Row]]
-"""First and last moment by seed."""
+"""Results at the first interpolation and at the end of training, by seed."""
 
 
 def run(
@@ -94,7 +95,7 @@ def run(
 
 
 def pairs(numbers: Numbers, network: Network) -> Pairs:
-    """Return both moments of the seeds that have a terminal phase."""
+    """Return both moments of every seed that interpolates before the last epoch."""
     rows = [row for row in numbers["rows"] if row["network"] == network]
     first, last = (
         {row["seed"]: row for row in rows if row[MOMENT] == moment} for moment in (BEFORE, AFTER)
@@ -119,7 +120,10 @@ MARGIN_QUANTILES = ("10 % quantile of the test margins", "median of the test mar
 
 
 def quantities(config: Mapping[str, Any]) -> dict[str, Value]:
-    """Return all compared quantities by name; an increase is better except for the first two."""
+    """Return functions that read the compared quantities of a moment, by name.
+
+    A decrease of the quantities in `FALLING` is an improvement; the others improve by rising.
+    """
     attacked = {
         f"accuracy against an adversary, {radius:g}": _field("attacked", index)
         for index, radius in enumerate(config["radii"])
@@ -164,7 +168,10 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return a row per network: shares of test samples, and collapse with margins."""
+    """Return one picture with two panels per network.
+
+    The first shows shares of correct test samples, the second collapse and margins.
+    """
     config = numbers["config"]
     quantities = {
         "share of test samples": {
@@ -208,10 +215,11 @@ def pictures(numbers: Numbers) -> list[Picture]:
 def judged(
     network: Network, wanted: Callable[[str], bool], margin: float, numbers: Numbers
 ) -> Finding:
-    """Judge the paired differences of some quantities, signed such that a gain is positive.
+    """Judge how much some quantities improve between the two moments of each seed.
 
     Args:
-        wanted: whether a quantity belongs to the claim, by its name.
+        wanted: returns whether the quantity with a given name belongs to the claim.
+        margin: smallest improvement of interest.
     """
     moments = pairs(numbers, network)
     parts = []

@@ -1,4 +1,7 @@
-"""Training beyond interpolation, measured when it begins and at the end of training."""
+"""Training beyond interpolation, measured at the first interpolation and at the end.
+
+A network interpolates if it classifies all of its training data correctly.
+"""
 
 import hashlib
 import json
@@ -29,11 +32,13 @@ from nclab_papers.pan2023.networks import Networks
 
 KIND = "terminal"
 MOMENT = "moment"
-"""Kind of the records that describe a moment, and their field with its name."""
+"""Kind of the journal records that hold the results at one moment of training; also the field of
+such a record that names the moment."""
 BEFORE, AFTER = "before", "after"
+"""Names of the moments: the first interpolation, and the end of training."""
 Network = Literal["vgg", "mlp"]
 QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-"""Quantiles of the test margins that are recorded."""
+"""Probabilities of the recorded quantiles of the test margins."""
 TRAINED = (
     "accuracy",
     "loss",
@@ -44,9 +49,9 @@ TRAINED = (
     "nc3_self_duality",
     "normalised_margin",
 )
-"""Metrics of the training data that a moment records."""
+"""Metrics of the training data that are recorded at both moments."""
 CHUNK = 250
-"""Number of samples in one forward pass, or perturbed together."""
+"""Number of samples in one forward pass."""
 CHECKPOINT_EVERY = 25
 """Number of epochs between checkpoints."""
 
@@ -54,7 +59,7 @@ CHECKPOINT_EVERY = 25
 Model = Callable[[Tensor], Tensor]
 """Differentiable function from inputs to logits."""
 PATH_LENGTH = 2.5
-"""Total length of an adversary's steps, relative to the radius."""
+"""Sum of the lengths of all steps of an adversary, divided by the radius."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +74,15 @@ class Config:
     weight_decay: float = 1e-3
     """Weight decay of the network of pan2023: the middle one of the seven in the thesis."""
     tested: int = 10_000
-    """Number of test images, and of new samples of the teacher."""
+    """Number of test samples: images for VGG-13, new samples of the teacher for the other."""
     perturbed: int = 2000
     """Number of test samples that are perturbed."""
     radii: tuple[float, ...] = (0.02, 0.05)
-    """Largest change of a coordinate by an adversary, in standard deviations of the inputs."""
+    """Largest changes of a coordinate by an adversary, in standard deviations of the inputs."""
     steps: int = 5
     """Number of steps of the adversary."""
     noises: tuple[float, ...] = (0.1, 0.3)
-    """Standard deviations of the noise, in those of the inputs."""
+    """Standard deviations of the noise, in standard deviations of the inputs."""
 
     def described(self, network: Network) -> dict[str, Any]:
         """Return the fields that the results of a network depend on."""
@@ -91,7 +96,7 @@ class Config:
         return {"network": network, **fields}
 
     def run_name(self, network: Network, seed: int) -> str:
-        """Return a name that depends on the relevant fields and the seed."""
+        """Return the name of a run's folder, with a checksum of `described`."""
         text = json.dumps(self.described(network), sort_keys=True)
         return f"{network}-{hashlib.sha256(text.encode()).hexdigest()[:8]}-seed{seed}"
 
@@ -107,7 +112,7 @@ class Box(NamedTuple):
     high: Tensor | float = torch.inf
 
     def clamp(self, inputs: Tensor) -> Tensor:
-        """Return the nearest valid inputs."""
+        """Return the inputs, with every coordinate moved to the nearest valid value."""
         return torch.maximum(
             torch.minimum(inputs, torch.as_tensor(self.high)), torch.as_tensor(self.low)
         )
@@ -138,7 +143,7 @@ class FleetTrainer:
 
     @property
     def model(self) -> nn.Module:
-        """Copy of the network, whose batch norm uses its running averages."""
+        """Copy of the network in evaluation mode."""
         return self.fleet.model(0)
 
     def train_epoch(self) -> dict[str, float]:
@@ -166,7 +171,7 @@ class FleetTrainer:
 
 
 def prepare_vgg(config: Config, seed: int) -> tuple[Trainer, Data]:
-    """Return VGG-13 with its images of FashionMNIST, and other images to test it."""
+    """Return a trainer of VGG-13, and its data: training and test images of FashionMNIST."""
     trainer = new_trainer(config.vgg, seed=seed)
     everything = fashion_mnist.load(part="test")
     chosen = fashion_mnist.balanced_subset(everything.labels, size=config.tested, seed=seed)
@@ -183,7 +188,7 @@ def prepare_vgg(config: Config, seed: int) -> tuple[Trainer, Data]:
 
 
 def prepare_mlp(config: Config, seed: int) -> tuple[FleetTrainer, Data]:
-    """Return the network of pan2023 with samples of a teacher, and new samples to test it."""
+    """Return a trainer of the network of pan2023, and its data: samples labelled by a teacher."""
     sizes = config.mlp
     shape = Shape(
         inputs=sizes.inputs, classes=sizes.classes, layers=config.layers, width=sizes.width
@@ -234,7 +239,7 @@ def train(
 
 
 def read_rows(folder: Path, network: Network) -> list[dict[str, Any]]:
-    """Read the moments of a run from its journal."""
+    """Read the results at both moments from the journal of a run."""
     view = read_run(folder)
     return [
         {"network": network, "seed": view.manifest.seed}
@@ -244,7 +249,7 @@ def read_rows(folder: Path, network: Network) -> list[dict[str, Any]]:
 
 
 def interpolates(model: nn.Module, samples: Samples) -> bool:
-    """Whether every sample is classified correctly; stops at the first wrong chunk."""
+    """Whether every sample is classified correctly; skip the rest after the first error."""
     with torch.no_grad():
         return all(
             bool((logit_gaps(model(inputs), labels) > 0).all())
@@ -314,9 +319,9 @@ def attacked_accuracy(
 ) -> float:
     """Return the share of samples that stay correct under projected gradient descent.
 
-    Every coordinate changes by at most `radius`. The steps reduce the gap of the logits, whose
-    gradient does not vanish for large logits as that of cross-entropy does. The result is an upper
-    bound: a better adversary may find more errors.
+    Every coordinate changes by at most `radius`. The steps reduce `logit_gaps`, not cross-entropy,
+    whose gradient vanishes if the logits are large. The result is an upper bound on the accuracy
+    against the best adversary, which may find more errors.
     """
     correct = 0
     for chunk, targets in zip(inputs.split(CHUNK), labels.split(CHUNK), strict=True):
@@ -339,7 +344,7 @@ def _survivors(
         moved = moved.detach() - PATH_LENGTH * radius / steps * slope.sign()
         moved = box.clamp(moved.clamp(inputs - radius, inputs + radius))
         moved, inputs, labels = moved[correct], inputs[correct], labels[correct]
-    raise AssertionError("the last step returns")
+    raise AssertionError("the loop returns at its last step")
 
 
 def noisy_accuracy(

@@ -39,7 +39,7 @@ PRESETS = {"quick": Config(), "paper": Config(NetworkConfig(samples=10_000, widt
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Measure an exact simplex ETF, a nearly collapsed one, random features and a classifier.
+    """Measure an exact simplex ETF, the same with noise, random features and a trained network.
 
     Only the first seed is used.
     """

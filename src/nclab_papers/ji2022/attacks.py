@@ -25,7 +25,10 @@ EPOCHS = (0, 1, 3, 10, 30, 100, 140, 200, 260, 300, 400, 500)
 
 
 def fig3() -> Numbers:
-    """Return training at the paper's size: all quantities fall like 1/log t and end below 0.1."""
+    """Return invented results of Figure 3 that satisfy all claims at the paper's size.
+
+    All quantities fall like 1/log t and end below 0.1.
+    """
     return {
         "config": asdict(PRESETS["published"]),
         "seeds": list(SEEDS),
@@ -39,7 +42,11 @@ def fig3() -> Numbers:
 
 
 def fig2() -> Numbers:
-    """Return descent that falls like 1/log t and a flow whose within-class variation is slower."""
+    """Return invented results of Figure 2 that satisfy all claims.
+
+    All quantities fall like 1/log t, except that the within-class variation of the flow falls like
+    1/sqrt(log t).
+    """
     steps, log_times = [round(10 ** (k / 2)) for k in range(2, 11)], [500.0, 700.0, 1000.0]
     flow = {key: [1 / x for x in log_times] for key in QUANTITIES}
     flow["nc1_within_variation"] = [x**-0.5 for x in log_times]
@@ -63,18 +70,18 @@ def fig2() -> Numbers:
 
 
 def steeper(run: str, name: str, power: float) -> Change:
-    """Return a change that raises a curve of Figure 2 to a power, which multiplies its slope."""
+    """Return a function that raises a curve of Figure 2 to a power and so multiplies its slope."""
     return put(f"per_seed.*.{run}.{name}", lambda values: [value**power for value in values])
 
 
 def all_steeper(numbers: Numbers) -> Numbers:
-    """Return curves of descent that fall like t^-0.4."""
+    """Return the numbers with much steeper curves of descent, which fall about like t^-0.4."""
     changes = [steeper("starts.*.descent", name, 3.6) for name in QUANTITIES]
     return reduce(lambda result, change: change(result), changes, numbers)
 
 
 def ahead_after(steps: int) -> Case:
-    """Return a case in which normalised descent needs this many steps to overtake descent."""
+    """Return a case in which normalised descent passes plain descent after this many steps."""
 
     def case(claim: Claim, numbers: Numbers) -> Numbers:
         level = dict.fromkeys(("margin", *QUANTITIES), 1.0)
@@ -87,7 +94,10 @@ def ahead_after(steps: int) -> Case:
 
 
 def late_falls(numbers: Numbers) -> Numbers:
-    """Return curves of Figure 3 of which 21 of 66 pairs of epochs rise: 7 of 12 come first."""
+    """Return Figure 3 with the first 7 of its 12 measurements in reverse order.
+
+    Of all 66 pairs of measurements, 21 then rise instead of falling.
+    """
     rows = []
     for row in numbers["rows"]:
         same_seed = [other for other in numbers["rows"] if other["seed"] == row["seed"]]
@@ -98,7 +108,10 @@ def late_falls(numbers: Numbers) -> Numbers:
 
 
 def reversed_training(numbers: Numbers) -> Numbers:
-    """Return training that runs backwards in every other seed, except for the accuracy."""
+    """Return the rows of Figure 3 with all quantities but the accuracy reversed in time.
+
+    Every second seed is reversed.
+    """
     accuracies = {row["epoch"]: row["accuracy"] for row in numbers["rows"]}
     shuffled = reverse("rows", "epoch")(numbers)
     rows = [{**row, "accuracy": accuracies[row["epoch"]]} for row in shuffled["rows"]]
@@ -106,7 +119,7 @@ def reversed_training(numbers: Numbers) -> Numbers:
 
 
 def both_on_the_mean(numbers: Numbers) -> Numbers:
-    """Return runs on the sum that end as those on the mean."""
+    """Return numbers in which descent on the summed loss ends as well as on the mean loss."""
     return {**numbers, "sum": numbers["mean"]}
 
 

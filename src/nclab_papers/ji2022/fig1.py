@@ -3,8 +3,8 @@
 Claim: features gather at their class means, which become a simplex, dual to the classifiers.
 Source: ji2022, Fig. 1
 
-The figure is drawn from a run of ours with three classes in the plane. Every row of the table also
-shows the verdict of our checks.
+Our figure shows a run of gradient descent with three classes in the plane; the paper's figure is
+only an illustration. Every row of our table also shows the verdict of our checks.
 """
 
 import math
@@ -42,23 +42,24 @@ TABLE_1: tuple[tuple[tuple[str, str, str, str, str], tuple[Claim, ...], str], ..
     (("[43]", "Landscape Analysis", NO, YES, CROSS_ENTROPY), (), NOT_SEARCHED),
     (("This paper", "Training Dynamics + Landscape Analysis", NO, NO, CROSS_ENTROPY), OURS, ""),
 )
-"""Rows as printed, the claims of nclab that check them, and an explanation. The cells are the
-reference, its contribution, bounded norms, regularised norms and the loss."""
+"""Rows of the table: the printed cells, the claims of nclab that check the row, and a remark. The
+cells are the reference, its contribution, whether norms are bounded, whether they are regularised,
+and the loss."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """The run that is drawn; the figure of the paper is only an illustration."""
+    """Settings of the run in the figure; N is `per_class`."""
 
     classes: int = 3
     per_class: int = 15
     dim: int = 2
     scale: float = 0.3
-    """Standard deviation of the start."""
+    """Standard deviation of the entries of W and H at the start."""
     rate: float = 5.0
-    """Learning rate on the mean loss."""
+    """Learning rate; the loss is the mean over samples."""
     steps: tuple[int, ...] = (0, 2, 20, 10_000)
-    """Steps at which the run is drawn."""
+    """Steps that the figure shows."""
 
 
 PRESETS = {"quick": Config(), "paper": Config()}
@@ -67,7 +68,7 @@ PRESETS = {"quick": Config(), "paper": Config()}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Run descent from the first seed, and check the claims behind the table."""
+    """Run descent with the first seed, and check the claims that the table refers to."""
     problem = Problem(config.classes, config.per_class, config.dim)
     theta = problem.initial(scale=config.scale, seed=seeds[0])
     moments = []
@@ -83,7 +84,7 @@ def run(
 
 
 def _unit(rows: np.ndarray[Any, np.dtype[np.float64]]) -> list[list[float]]:
-    """Return rows in units of their root mean square norm."""
+    """Return rows, divided by their root mean square norm, as rounded lists."""
     size = math.sqrt(float(np.square(rows).sum(1).mean()))
     scaled: list[list[float]] = (rows / size).round(5).tolist()
     return scaled

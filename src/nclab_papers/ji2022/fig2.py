@@ -3,10 +3,10 @@
 Claim: the four quantities of neural collapse fall approximately at rate O(1/log t) under descent.
 Source: ji2022, Fig. 2
 
-The figure is judged where the paper draws it: six curves over 1e5 steps, with t in steps. The
-paper states neither the size of its start nor the steps over which it sees the rate. The design
-therefore varies the size of the start and the window of steps. Gradient flow to t = 1e434 shows
-how fast the curves fall in the end; these results are findings of ours.
+Claims are judged on the curves that the paper shows: six quantities during 1e5 steps, where t is
+the number of steps. The paper states neither the scale of its random starting point nor the range
+of steps in which it sees the rate. The experiment therefore varies both. Gradient flow to
+t = 1e434 shows how fast the curves fall in the end; these results are findings of this project.
 """
 
 import math
@@ -54,46 +54,45 @@ CURVES = {
 }
 """The curves of each panel."""
 RATE, NORMALISED_RATE = 5.0, 300.0
-"""Learning rates of plain descent, on the mean loss, and of normalised descent."""
+"""Learning rates of plain descent on the mean loss, and of normalised descent."""
 WINDOWS = (1000, 100, 10)
-"""First steps of the windows in which curves are judged. All windows end with the run: they are the
-last two decades of 1e5 steps, the last three, and all but the first."""
+"""First steps of the windows in which slopes are fitted; every window ends at the last step."""
 NEAR = 0.25
-"""Distance above -1 up to which a slope is "approximately" the bound O(1/log t)."""
+"""A slope of at most -1 plus this number counts as "approximately" O(1/log t)."""
 FLOW_WINDOW = (500.0, 1000.0)
 """Range of log t in which the rates of the flow are fitted."""
 FLOW_NEAR, FLOW_NEAR_WITHIN = 0.05, 0.02
-"""Largest distance of a flow's slope from -1, and of the within-class slope from -1/2."""
+"""Largest accepted distance of a slope of the flow from -1 (within-class variation: from -1/2)."""
 SLOW = 0.5
-"""Power of t below which a fall is slow."""
+"""A quantity falls slowly if it falls less fast than 1/t to this power."""
 DIGITS = 6
-"""Significant digits of the curves that every seed stores."""
+"""Significant digits of the recorded curves."""
 FEW_STEPS = 15
-"""Steps in which normalised descent must pass plain descent."""
+"""Number of steps within which normalised descent must pass plain descent."""
 
 Curves = dict[str, dict[int, float]]
-"""One number for each curve and seed."""
+"""A number for each curve (name of the quantity) and seed."""
 Samples = Mapping[str, list[dict[str, Any]]]
-"""Samples of every run, by its name: descent, normalised or flow."""
+"""Measurements along each run, by its name: descent, normalised or flow."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """The sizes of the paper; start and reduction are our choice, as the paper states neither."""
+    """Sizes of the problem and the runs, as in the paper; the scale of the start is our choice."""
 
     classes: int = 5
     per_class: int = 10
     dim: int = 20
     scale: float = 0.1
-    """Standard deviation of the start of all runs."""
+    """Standard deviation of the entries of W and H at the start of every run."""
     scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0)
-    """Sizes of the starts of plain descent: `scale`, and factors of about 3 and 10 around it."""
+    """Values in place of `scale` that plain descent tries."""
     descent_steps: int = 100_000
     """Steps of plain descent, at rate 5 on the mean loss."""
     normalised_steps: int = 1000
     """Steps of normalised descent, at rate 300."""
     log_time: float = 1000.0
-    """End of the flow in log t: t = 1e434."""
+    """Logarithm of the time t at which the flow ends: t = 1e434."""
 
     def problem(self, reduction: Reduction = "mean") -> Problem:
         """Return the layer-peeled model of these sizes."""
@@ -108,8 +107,8 @@ def run(
 ) -> dict[str, Any]:
     """Run plain descent from all starts, normalised descent and gradient flow, for every seed.
 
-    A seed draws the start; starts of one seed differ only in size. Every seed keeps its curves
-    where they are judged. The first seed keeps all samples, for the figures.
+    A seed draws the starting point; the starts of one seed differ only by a factor. The result has
+    the curves of every seed in the windows, and all samples of the first seed, for the figures.
     """
     per_seed: list[dict[str, Any]] = []
     first_samples: Samples = {}
@@ -118,8 +117,8 @@ def run(
             samples = _samples(config, seed)
             starts = []
             for scale in config.scales:
-                own_start = scale != config.scale
-                rows = _descent(config, seed, scale) if own_start else samples["descent"]
+                is_measured = scale == config.scale
+                rows = samples["descent"] if is_measured else _descent(config, seed, scale)
                 curves = _window(rows, "step", (min(WINDOWS), math.inf))
                 starts.append({"scale": scale, "descent": curves})
             per_seed.append(
@@ -141,7 +140,7 @@ def run(
 
 
 def _samples(config: Config, seed: int) -> Samples:
-    """Return the samples of the three runs of a seed."""
+    """Run plain descent, normalised descent and the flow with one seed; return their samples."""
     problem = config.problem()
     start = problem.initial(scale=config.scale, seed=seed)
     normalised = normalised_descent(
@@ -156,7 +155,7 @@ def _samples(config: Config, seed: int) -> Samples:
 
 
 def _descent(config: Config, seed: int, scale: float) -> list[dict[str, Any]]:
-    """Return the samples of plain descent from a start of the given size."""
+    """Return the samples of plain descent from a start with the given standard deviation."""
     problem = config.problem()
     start = problem.initial(scale=scale, seed=seed)
     run = descend(problem, start, steps=config.descent_steps, rate=RATE)
@@ -164,7 +163,7 @@ def _descent(config: Config, seed: int, scale: float) -> list[dict[str, Any]]:
 
 
 def _window(rows: Iterable[Row], axis: str, ends: tuple[float, float]) -> dict[str, list[float]]:
-    """Return an axis and the six curves between two values of the axis."""
+    """Return the columns of the rows whose `axis` is between `ends`: the axis and six curves."""
     inside = [row for row in rows if ends[0] <= (row[axis] or 0) <= ends[1]]
     return {
         name: [float(f"{row[name]:.{DIGITS}g}") for row in inside] for name in (axis, *QUANTITIES)
@@ -172,9 +171,11 @@ def _window(rows: Iterable[Row], axis: str, ends: tuple[float, float]) -> dict[s
 
 
 def steps_to_level(samples: Samples) -> int | None:
-    """Return the steps of normalised descent until it passes the last sample of plain descent.
+    """Return the number of steps until normalised descent passes plain descent; None if never.
 
-    To pass means a margin at least as large, and quantities (2), (3) and (4) at least as small.
+    It passes plain descent if, compared with the last sample of plain descent, its margin is at
+    least as large, and the within-class variation, the deviations of the angles and the distance
+    from self-duality are at least as small.
     """
     level = samples["descent"][-1]
     names = [name for name in QUANTITIES if not name.startswith("nc2_norm_variation")]
@@ -185,13 +186,16 @@ def steps_to_level(samples: Samples) -> int | None:
 
 
 def figure_slope(start: Row, name: str, first: int) -> float:
-    """Return the slope of a curve of plain descent on the axes of the figure."""
+    """Return the slope of log(curve) against log log t, from step `first` on.
+
+    The curve is that of one quantity under plain descent; these are the axes of the figure.
+    """
     steps, values = _curve_from(first, start, name)
     return slope(np.log(steps), values)
 
 
 def power(start: Row, name: str, first: int) -> float:
-    """Return the power of t with which a curve of plain descent falls."""
+    """Return the slope of log(curve) against log t under plain descent, from step `first` on."""
     return slope(*_curve_from(first, start, name))  # `slope` takes logarithms itself
 
 
@@ -199,7 +203,9 @@ def _curve_from(first: int, start: Row, name: str) -> tuple[list[float], list[fl
     """Return the steps and values of a curve, beginning at a given step."""
     steps = start["descent"]["step"]
     if not any(first <= step < 10 * first for step in steps):
-        raise ValueError(f"Expected curves from step {first} on, got curves from {steps[:1]}")
+        raise ValueError(
+            f"Expected a sample between the steps {first} and {10 * first}, got steps {steps[:3]}."
+        )
     begin = bisect_left(steps, first)
     return steps[begin:], start["descent"][name][begin:]
 
@@ -207,9 +213,9 @@ def _curve_from(first: int, start: Row, name: str) -> tuple[list[float], list[fl
 def _by_choice(
     numbers: Numbers, names: Iterable[str], measure: Callable[[Row, str, int], float]
 ) -> dict[str, Curves]:
-    """Measure curves of plain descent; return the values by choice, curve and seed.
+    """Apply `measure` to curves of plain descent; return the values by choice, curve and seed.
 
-    A choice is a size of the start and a window. The paper states neither.
+    A choice is a scale of the starting point and a window of steps. The paper states neither.
     """
     choices: dict[str, Curves] = {}
     for seed, first in product(numbers["per_seed"], WINDOWS):
@@ -222,7 +228,7 @@ def _by_choice(
 
 
 def flow_slopes(numbers: Numbers, names: Iterable[str] = tuple(QUANTITIES)) -> Curves:
-    """Return the slopes of the flow's curves on the figure's axes, at late times."""
+    """Return the slopes of log(curve) against log log t for the flow, in `FLOW_WINDOW`."""
     return {
         name: {
             seed["seed"]: slope(seed["flow"]["log_time"], seed["flow"][name])
@@ -275,7 +281,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
 
 
 def _reductions(preset: str) -> Numbers:
-    """Run plain descent at rate 5 on the summed and on the mean loss, from several starts."""
+    """Run plain descent at rate 5 on the summed and on the mean loss, at several start scales."""
     reductions: tuple[Reduction, ...] = ("sum", "mean")
     numbers: dict[str, Any] = {reduction: [] for reduction in reductions}
     for reduction, scale in product(reductions, (1e-12, 1e-8, 1e-2, 0.1)):

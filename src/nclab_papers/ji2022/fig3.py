@@ -3,11 +3,12 @@
 Claim: norms and angles come within 0.1 of collapse, and every quantity decreases or stays small.
 Source: ji2022, Fig. 3
 
-Every claim stays open until training reaches the paper's size; its evidence says how far training
-got and what it shows there. A claim also stays open while a seed has not reached accuracy 1, as the
-paper speaks of the terminal phase of training. The paper names VGG-13 by its publication, which has
-fully connected layers and no batch norm, and does not say which variant it trained. Every finding
-names the variant of its networks, and stays open for another variant than the published one.
+The verdict of every claim stays "open" until training reaches the paper's size; until then, the
+evidence gives the size of our networks and their result. A verdict also stays open while a seed has
+not reached accuracy 1, because the paper speaks of the terminal phase of training. The paper cites
+the publication of VGG-13, which has fully connected layers and no batch norm, but does not say
+which variant it trained. The evidence names the variant that we trained; the verdict stays open if
+this is not the published one.
 """
 
 import math
@@ -45,8 +46,8 @@ PRESETS = {
     "paper": FULL,
     "published": replace(FULL, batch_norm=False, dense=4096),
 }
-"""Configurations. "paper" and "published" have the paper's size; "published" has the layers of
-VGG-13's publication."""
+"""Configurations. "paper" and "published" have the paper's size. "published" also has the layers of
+the publication of VGG-13; "paper" has batch norm and no hidden fully connected layers."""
 
 NORMS, COSINES = QUANTITIES[:2], QUANTITIES[3:5]
 WITHIN, DUALITY = QUANTITIES[2], QUANTITIES[5]
@@ -54,21 +55,22 @@ COLUMNS = ("(a) M", "(a) W", "(b)", "(c) M", "(c) W", "(d)")
 """Short names of the quantities; M stands for class means, W for classifiers."""
 
 SMALL = 0.1
-"""The "small value" of the paper."""
+"""A quantity below this number has a "small value" in the words of the paper."""
 LINEAR_FROM = 100
-"""Epoch from which the paper sees a straight line."""
+"""First epoch of the range in which the paper sees a straight line."""
 NET_FALL = 0.5
-"""Smallest net fall of a quantity that decreases: three of four pairs of measurements fall."""
+"""A quantity counts as decreasing if `net_fall` exceeds this number, that is, if its value falls in
+more than three of four pairs of measurements."""
 LAWS: dict[str, Callable[[float], float]] = {
     "(log t)^-r": lambda t: math.log(math.log(t)),
     "power law": math.log,
     "exponential": float,
 }
-"""Laws of decay, each with the function of time in which the log of the quantity is linear."""
+"""Laws of decay, each with a function x(t): under the law, the log of a quantity is linear in x."""
 FEWEST = 5
-"""Fewest points from which a law is fitted."""
+"""Smallest number of points to which a law is fitted."""
 NOISE = 1e-3
-"""Smallest relative error that a fit assumes for measurements of a network."""
+"""Lower limit of the relative error of a measurement that a fit assumes."""
 
 Seeds = Mapping[int, Rows]
 
@@ -102,7 +104,7 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Return the paper's four panels: means over the seeds at the epochs that all have measured."""
+    """Return the paper's four panels, with means over seeds at epochs that all seeds measured."""
     seeds, samples = numbers["seeds"], []
     for (epoch,), rows in group(numbers["rows"], "epoch").items():
         values = {name: [row[name] for row in rows] for name in QUANTITIES}
@@ -120,7 +122,11 @@ def _title(numbers: Mapping[str, Any]) -> str:
 
 
 def _at_paper_size(judge: Callable[[Seeds], Finding], numbers: Numbers) -> Finding:
-    """Judge the rows; below the paper's size, return an open finding that tells the result."""
+    """Judge the rows; below the paper's size, return an open finding whose evidence has the result.
+
+    Args:
+        judge: returns a finding from the rows of every seed.
+    """
     config, seeds = numbers["config"], by_seed(numbers["rows"])
     reason = _why_too_early(seeds)
     finding = Finding(Verdict.OPEN, reason, {}) if reason else judge(seeds)
@@ -135,7 +141,7 @@ def _at_paper_size(judge: Callable[[Seeds], Finding], numbers: Numbers) -> Findi
 def _training_claim(
     id: str, quote: str, text: str, *, code: str = ""
 ) -> Callable[[Callable[[Seeds], Finding]], Claim]:
-    """Return a decorator that makes a claim from a judge of the rows of every seed."""
+    """Return a decorator that turns a function which judges the rows of all seeds into a claim."""
 
     def make(judge: Callable[[Seeds], Finding]) -> Claim:
         return Claim(
@@ -226,7 +232,9 @@ def sec_4_realistic(seeds: Seeds) -> Finding:
 
 
 def net_fall(values: Sequence[float]) -> float:
-    """Return the share of pairs whose later value is smaller, minus the share where it is larger.
+    """Return the share of pairs of values that fall, minus the share of pairs that rise.
+
+    A pair falls if its later value is smaller.
 
     >>> net_fall([3.0, 1.0, 2.0]), net_fall([1.0, 1.0, 1.0])
     (0.3333333333333333, 0.0)
@@ -255,9 +263,10 @@ def _ends_small(seeds: Seeds, names: Sequence[str]) -> list[Part]:
 
 
 def held_out(times: Sequence[float], values: Sequence[float], law: str) -> float:
-    """Return the mean log density of each point under the fit of a law to all other points.
+    """Return how well a law predicts points that it was not fitted to, as a mean log density.
 
-    The density is Student's predictive distribution of the straight line.
+    For each point, a straight line is fitted to the other points. The density is that of Student's
+    predictive distribution of this line at the point.
     """
     from scipy.stats import t as student
 
@@ -280,13 +289,13 @@ def held_out(times: Sequence[float], values: Sequence[float], law: str) -> float
 
 
 def advantage(times: Sequence[float], values: Sequence[float]) -> float:
-    """Return how much better a power of log t predicts a point than the best other law."""
+    """Return `held_out` for a power of log t, minus its largest value for another law."""
     claimed, *others = (held_out(times, values, law) for law in LAWS)
     return claimed - max(others)
 
 
 def fall(times: Sequence[float], values: Sequence[float]) -> float:
-    """Return minus the slope of the log of a quantity against log log t.
+    """Return minus the slope of log(values) against log log t, with t in `times`.
 
     >>> round(fall([100, 200, 400], [1 / math.log(t) for t in (100, 200, 400)]), 9)
     1.0
@@ -296,7 +305,7 @@ def fall(times: Sequence[float], values: Sequence[float]) -> float:
 
 
 def how_far(config: Mapping[str, Any]) -> str:
-    """Return a training's size compared with the paper's, and its variant; empty at paper size."""
+    """Return the size and variant of a training compared with the paper; "" if both agree."""
     paper = PRESETS["published"]
     reached = all(config[name] >= getattr(paper, name) for name in ("images", "width", "epochs"))
     if reached and network(config) == network(asdict(paper)):
@@ -308,7 +317,7 @@ def how_far(config: Mapping[str, Any]) -> str:
 
 
 def network(config: Mapping[str, Any]) -> str:
-    """Return the variant of VGG-13, by the layers that the paper does not specify."""
+    """Return the name of the variant of VGG-13: its batch norm and fully connected layers."""
     dense = config.get("dense", 0)
     which = "its" if dense == PRESETS["published"].dense else "other"
     layers = f"with {which} fully connected layers (no dropout)"

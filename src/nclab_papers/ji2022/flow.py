@@ -1,8 +1,8 @@
 """Gradient flow of ji2022: its limit directions, and how fast the loss falls along a direction.
 
-Along a ray that separates the classes the loss approaches the exponential of its smallest margin,
-as a sum of exponentials approaches its largest term: log L = -q_min r^2 up to a constant, at
-radius r.
+Let u be a unit vector of all parameters (W, H) that classifies every sample correctly, and q_min
+the smallest margin at u. At radius r, the loss L(r u) is a sum of exponentials, and the largest
+one decides: log L(r u) = -q_min r^2 up to a constant.
 """
 
 import math
@@ -34,22 +34,25 @@ from nclab_papers.ji2022.margin import SEEDS, SIZES
 LOG_TIMES = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Values of log t at which the flow is sampled."""
 LOG_LOG_2 = math.log(math.log(2))
-"""Upper bound on the log of the loss, a hypothesis of the theorems."""
+"""Upper bound on log L, the log of the loss, that the theorems assume."""
 NEAR = 0.1
-"""Largest KKT residual, at margin 1, that counts as zero at the last sampled time."""
+"""A KKT residual at the last sampled time counts as zero if it is at most this number."""
 SPEED_SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
 """Classes, samples per class and dimensions of the problems whose rays are measured."""
 DIRECTIONS = 50
 """Random directions drawn for each size."""
 FAR = (100.0, 200.0)
-"""Radii between which the speed along a direction is measured."""
+"""The two radii whose losses give the speed along a direction."""
 RADII = (5.0, 10.0, 20.0, 40.0, 80.0)
-"""Radii at which the loss is compared with the margin."""
+"""Radii r at which -log L / r^2 is compared with the margin."""
 
 
 @cache
 def _direction(preset: str) -> Numbers:
-    """Measure KKT residuals along flows to t = 1e434, and at the limit of that from Example 3.1."""
+    """Measure KKT residuals along flows from random points to t = 1e434.
+
+    Also measure them at the end of the flow that starts at Example 3.1.
+    """
     rows, recomputed, aligned = [], [], []
     for size, seed in product(SIZES, range(SEEDS[preset])):
         problem = Problem(*size, "sum")
@@ -92,7 +95,10 @@ def _largest_by_time(numbers: Numbers, name: str) -> list[float]:
 
 
 def _if_loss_is_small(right: bool, evidence: str, numbers: Numbers) -> Finding:
-    """Judge a statement on the flows; it stays open if a loss is not below log 2 at log t = 10."""
+    """Return the verdict on a statement about the flows.
+
+    It is open if the loss of some flow is not below log 2 at log t = 10, as the theorems assume.
+    """
     first = _largest_by_time(numbers, "log_loss")[0]
     evidence = (
         f"{numbers['runs']} flows, all with a loss below log 2 at log t = 10 (log loss "
@@ -105,7 +111,7 @@ def _if_loss_is_small(right: bool, evidence: str, numbers: Numbers) -> Finding:
 
 
 def _at_decades(series: Sequence[float]) -> str:
-    """Write the values at log t = 10, 100 and 1000."""
+    """Return the values of a series over `LOG_TIMES` at log t = 10, 100 and 1000 as text."""
     return ", ".join(number(series[LOG_TIMES.index(time)]) for time in (10.0, 100.0, 1000.0))
 
 
@@ -143,7 +149,10 @@ def thm_3_1(numbers: Numbers) -> Finding:
 
 
 def _approximate(preset: str) -> Numbers:
-    """Compare Lemma 3.2 with the KKT residuals by their definition, at random points."""
+    """Compare the bounds of Lemma 3.2 with KKT residuals, computed by definition, at random points.
+
+    Only points whose loss is below log 2 are used.
+    """
     rng = np.random.default_rng(1)
     equality, ratios, signs, constants = [], [], [], []
     for size in SIZES:
@@ -170,7 +179,10 @@ def _approximate(preset: str) -> Numbers:
 
 
 def _stationarity(problem: Problem, theta: Array) -> float:
-    """Return the stationarity residual at margin 1 with the loss's multipliers, by definition."""
+    """Return the norm of the gradient of the Lagrangian of the separation problem.
+
+    The point is scaled to margin 1, and the multipliers are those that the loss implies.
+    """
     weights = logit_gradient(problem, theta).weights
     gradient = log_gradient(problem, theta).gradient
     scale = float(np.linalg.norm(theta) / np.linalg.norm(gradient))
@@ -246,7 +258,7 @@ def _directions(problem: Problem) -> list[Array]:
 
 
 def speed(problem: Problem, direction: Array) -> float:
-    """Return how fast log L falls along a direction, per squared radius, at large radii.
+    """Return by how much log L falls along a direction if r^2 grows by 1, at large radii r.
 
     >>> problem = Problem(3, 1, 2, "sum")
     >>> round(speed(problem, _unit(optimal_point(problem))), 6)  # 1/(2(C - 1))
@@ -257,7 +269,7 @@ def speed(problem: Problem, direction: Array) -> float:
 
 
 def _speeds(preset: str) -> Numbers:
-    """Measure the speed along random directions, along a simplex ETF and along Example 3.1."""
+    """Compare `speed` with the margin for random directions, a simplex ETF and Example 3.1."""
     ratios, errors, best = [], [], []
     for size in SPEED_SIZES:
         problem = Problem(*size, "sum")
@@ -302,7 +314,10 @@ def sec_3_2_speeds(numbers: Numbers) -> Finding:
 
 
 def _largest_terms(preset: str) -> Numbers:
-    """Compare -log L / r^2 with the margin, and with the bound from the number of terms."""
+    """Compare -log L / r^2 with the smallest margin along random directions, at growing radii r.
+
+    The difference is at most log(number of exponentials in L) / r^2.
+    """
     rows = []
     for radius in RADII:
         errors, shares = [], []

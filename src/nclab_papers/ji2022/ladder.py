@@ -3,9 +3,10 @@
 Claim: VGG-13 on FashionMNIST also collapses at sizes below the paper's.
 Source: ji2022, Fig. 3
 
-A rung is one size of this ladder: images, width, batch norm and fully connected layers. All else,
-including 500 epochs, is the paper's training. Rungs are trained in the order of their cost, within
-the hours of the preset. A stopped rung continues; a finished rung is never trained again.
+A rung of this ladder is one choice of the number of images, the width, batch norm and fully
+connected layers. All other settings, including 500 epochs, are the paper's. Rungs are trained in
+the order of their cost, until the core hours of the preset are used up. A stopped training
+continues at the next start; a finished rung is never trained again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,9 +32,9 @@ from nclab_papers.ji2022.vgg_training import (
 )
 
 MICROSECONDS = {0.125: 520.0, 0.25: 1200.0, 0.5: 3600.0}
-"""Time of one core per image and epoch, by width, measuring included; taken from short runs."""
+"""Microseconds that one core needs per image and epoch, by width, as timed in short runs."""
 PUBLISHED = 4096
-"""Outputs of VGG's fully connected layers."""
+"""Number of outputs of each fully connected layer in the publication of VGG."""
 
 
 class Rung(NamedTuple):
@@ -46,7 +47,7 @@ class Rung(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Short name, such as "1000 × 0.125, dense"."""
+        """Short name: images × width and variant, such as "1000 × 0.125, dense"."""
         text = f"{self.images} × {self.width:g}"
         text += "" if self.batch_norm else ", no norm"
         return text + (", dense" if self.dense else "")
@@ -79,21 +80,22 @@ TRAINING = replace(FIGURE["paper"], device="cpu")
 
 @dataclass(frozen=True)
 class Config:
-    """Which rungs are trained."""
+    """Choice of the rungs to train."""
 
     rungs: int = len(RUNGS)
-    """Number of rungs to consider, cheapest first."""
+    """Number of rungs that the experiment includes, cheapest first."""
     hours: float = 1000.0
-    """Hours of one core per seed; rungs beyond them are only gathered if they are finished."""
+    """Core hours per seed that training may take in all. Rungs that do not fit are not trained;
+    their results are included if they are already finished."""
     only: str = ""
-    """Preset of the only rung to train; empty for all rungs within the hours."""
+    """Preset of the only rung to train; empty for all rungs that fit into `hours`."""
     training: Training = TRAINING
-    """Training of all rungs; each rung replaces images, width, batch norm and layers."""
+    """Settings of the training; a rung replaces images, width, batch norm and layers."""
     shrink: int = 1
-    """Divisor of the images, for quick trials."""
+    """Number by which the images of every rung are divided, for quick trials."""
 
     def of(self, rung: Rung) -> Training:
-        """Return the training of a rung."""
+        """Return the settings of the training of a rung."""
         return replace(
             self.training,
             images=rung.images // self.shrink,
@@ -103,7 +105,7 @@ class Config:
         )
 
     def selected(self) -> list[Rung]:
-        """Return the rung of `only`, or the rungs that the hours allow, cheapest first."""
+        """Return the rung named in `only`, or all rungs that fit into `hours`, cheapest first."""
         if self.only:
             return [rung for rung in RUNGS if rung.preset == self.only]
         selected, spent = [], 0.0
@@ -121,16 +123,17 @@ PRESETS = {
     "finished": Config(hours=0.0),
     **{rung.preset: Config(only=rung.preset) for rung in RUNGS},
 }
-"""Configurations. "paper" takes two cores a working day for several seeds, "whole" trains all rungs
-for weeks, and "finished" only gathers finished rungs. Every rung also has its own preset."""
+"""Configurations. "paper" keeps two cores busy for a working day with several seeds. "whole" trains
+all rungs and takes weeks. "finished" trains nothing and only collects finished rungs. The preset of
+a rung trains this rung alone."""
 LEADS_TO = "ji2022_fig3"
-"""Experiment that uses the numbers of `furthest` if it has no recorded evidence."""
+"""Experiment at full size; while it has no recorded evidence, it uses the numbers of `furthest`."""
 
 
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Train missing runs in the order of their cost, and gather all finished rungs."""
+    """Train missing runs in the order of their cost; return the rows of all finished rungs."""
     planned = {
         rung: plan_runs(config.of(rung), seeds, out, f"{rung.name}, ")
         for rung in RUNGS[: config.rungs]
@@ -166,7 +169,7 @@ def run(
 
 
 def ends(numbers: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the last measurement of every seed, by rung, in the order of cost."""
+    """Return for each rung the last measurement of every seed, cheapest rung first."""
     rows = {key[0]: members for key, members in group(numbers["rows"], "rung").items()}
     return {
         rung["name"]: [measured[-1] for measured in by_seed(rows[rung["name"]]).values()]
@@ -176,9 +179,10 @@ def ends(numbers: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def furthest(numbers: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the numbers of Figure 3 at the largest rung that all seeds have finished.
+    """Return the largest rung that all seeds have finished, in the format of `ji2022_fig3`.
 
-    Only rungs with the networks of `ji2022_fig3` count; None if there is no such rung.
+    Only rungs with batch norm and without fully connected layers are considered, as these are the
+    networks of that experiment. Return None if there is no such rung.
     """
     last, seeds = ends(numbers), numbers["seeds"]
     done = [
@@ -205,7 +209,7 @@ def furthest(numbers: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Return the end of every rung."""
+    """Return the last measurement of every rung."""
     last = ends(numbers)
     rows = []
     for rung in numbers["rungs"]:
@@ -224,7 +228,7 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Return the quantities at the end of every rung."""
+    """Return a picture of the six quantities of Figure 3 at the end of every rung."""
     last = ends(numbers)
     if not last:
         return []

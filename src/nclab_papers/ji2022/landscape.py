@@ -31,19 +31,21 @@ from nclab.ulpm.separation import optimal_point
 from nclab.ulpm.trajectory import QUANTITIES, quantities
 
 SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
-"""Classes, samples per class and dimensions; the smallest dimension just holds a simplex."""
+"""Classes, samples per class and dimensions d of the problems, in some with the smallest d that
+allows a simplex, C - 1."""
 SEARCHED = ((3, 1, 2), (3, 1, 4), (4, 1, 3), (4, 1, 5), (3, 2, 2))
-"""Sizes of the problems whose critical points are searched, some with spare dimensions."""
+"""Sizes of the problems whose critical points are searched, as in `SIZES`."""
 RADII = (1.5, 3.0, 5.0)
 """Radii of the spheres that are searched."""
 ANGLE = 0.01
-"""Angle of a step on the sphere."""
+"""Angle in radians by which a step moves a point on its sphere."""
 ENOUGH = 10
-"""Critical points that the search must find before a claim can hold."""
+"""Number of critical points that the search must find before a claim can hold."""
 STARTS = {"quick": 3, "paper": 20}
-"""Random starts of each search."""
+"""Number of random starts of each search, by preset."""
 CRITICAL = 1e-9
-"""Largest gradient of the log loss on the sphere, times the radius, of a critical point."""
+"""A point counts as critical if the norm of the tangent gradient of the log loss, times the radius
+of the sphere, is at most this number."""
 NONE_FOUND = f"the search found 0 critical points that are not optimal; {ENOUGH} are needed"
 
 
@@ -78,7 +80,10 @@ def critical_points(problem: Problem, *, radius: float, starts: int) -> list[Arr
 
 @cache
 def _descents(preset: str) -> Numbers:
-    """Descend from critical and random points, and rotate an optimum for comparison."""
+    """Take one descent step from critical and from random points on spheres.
+
+    For comparison, measure how the loss changes if an optimum is rotated.
+    """
     rows = [_along_curvature(example_problem(), example_point(scale)) for scale in (0.5, 1.0, 1.5)]
     for size, radius in product(SEARCHED, RADII):
         problem = Problem(*size, "sum")
@@ -101,7 +106,10 @@ def _descents(preset: str) -> Numbers:
 
 
 def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
-    """Measure a critical point: gap to the optimum, curvature, and loss after one step down."""
+    """Measure a critical point: its loss above the optimum, the smallest eigenvalue of the Hessian.
+
+    Also measure the change of the log loss after a step along the eigenvector.
+    """
     pairs = smallest_eigenpairs(problem, theta, count=1)
     start, value, direction = log_loss(problem, theta), pairs.values[0], pairs.vectors[0]
     residual = hessian_product(problem, theta)(direction) - value * direction
@@ -117,9 +125,10 @@ def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
 
 
 def _step(problem: Problem, theta: Array) -> dict[str, float]:
-    """Take one step of `escape`; return the relative change of the loss and the errors of the step.
+    """Take one step of `escape`; return the relative change of the loss, and its largest error.
 
-    The change is 0 if `escape` found no descent direction.
+    The error includes that of the reported change, and that the direction must be a unit vector
+    orthogonal to the point. Both are 0 if `escape` found no descent direction.
     """
     step = escape(problem, theta, angle=ANGLE)
     if step is None:
@@ -240,7 +249,7 @@ def thm_3_3(preset: str) -> Numbers:
 
 
 def _scalings(preset: str) -> Numbers:
-    """Scale an optimum to (a W, b H) and measure its collapse, margin and loss."""
+    """Measure collapse, margin and loss at (a W, b H), with (W, H) optimal, for several a and b."""
     problem = Problem(4, 2, 5)
     W, H = problem.split(optimal_point(problem))
     rows = []

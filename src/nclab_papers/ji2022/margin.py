@@ -30,7 +30,7 @@ from nclab.ulpm.trajectory import QUANTITIES, quantities
 SIZES = ((3, 1, 2), (4, 2, 5), (5, 3, 8))
 """Classes, samples per class and dimensions of the problems on which statements are tested."""
 SEEDS = {"quick": 2, "paper": 10}
-"""Random starts for each size."""
+"""Number of random starts for each size, by preset."""
 
 
 @statement(
@@ -66,7 +66,10 @@ def def_3_1(preset: str) -> Numbers:
 
 
 def _margin_bound(preset: str) -> Numbers:
-    """Compare margins with the bound at random points, at a simplex ETF and at solutions."""
+    """Compare margins with the bound of Lemma 3.1 at random points and at a simplex ETF.
+
+    Also measure the collapse of a solution of the separation problem.
+    """
     rng = np.random.default_rng(0)
     margins, bounds, frames, nearest = [], [], [], []
     for size in SIZES:
@@ -109,7 +112,10 @@ def lemma_3_1(numbers: Numbers) -> Finding:
 
 
 def _ray(preset: str) -> Numbers:
-    """Minimise the objective along rays by search, and compare with both closed forms."""
+    """Compute the smallest feasible |theta|^2 / 2 along rays by a search and by two closed forms.
+
+    The closed forms divide by the margin (`power_one`) and by its square root (`power_half`).
+    """
     rows = []
     for size in SIZES:
         problem = Problem(*size)
@@ -149,9 +155,10 @@ def remark_3_1(numbers: Numbers) -> Finding:
 
 
 def maximise_margin(problem: Problem, *, radius: float, seed: int) -> tuple[float, Array]:
-    """Return the largest margin in a ball and its point, by sequential quadratic programming.
+    """Return the largest margin of all points in a ball, and the point that attains it.
 
-    The method does not use problem (5), the separation problem.
+    Sequential quadratic programming maximises the margin directly, so the result is independent of
+    the solver of the separation problem (5).
     """
     from scipy.optimize import minimize
 
@@ -179,7 +186,10 @@ def maximise_margin(problem: Problem, *, radius: float, seed: int) -> tuple[floa
 
 
 def _equivalence(preset: str) -> Numbers:
-    """Solve the separation problem and maximise the margin, independently."""
+    """Solve the separation problem, and independently maximise the margin in a ball.
+
+    Return for each problem its optimal value and the value at the solution of the other problem.
+    """
     rows = []
     for size in ((3, 1, 2), (3, 2, 2), (4, 1, 3)):
         problem, radius = Problem(*size), 3.0

@@ -16,29 +16,30 @@ from nclab.ulpm.problem import Array, logit_gradient
 DRAWS = 1_000
 """Random draws of noise."""
 SCALES = (0.5, 1.0, 1.5)
-"""Scales of the point of Example 3.1, C in the paper."""
+"""Scales of the starting point, Example 3.1 (the number C in the paper)."""
 RATE = 0.1
 """Learning rate on the summed loss, as in the runs from the saddle."""
 SEEDS = 8
 OFF_RAY = 0.1
-"""Sine of the angle to the ray from which a run counts as having left it."""
+"""A run has left the ray of Example 3.1 if the sine of its angle to the ray is at least this."""
 FEW_STEPS = 1_000
 """Largest "small number of iterations": one hundredth of the paper's 1e5 epochs."""
 STEPS = 10_000
-"""Length of every run."""
+"""Number of steps of every run."""
 ONE_SAMPLE = "one sample"
 NOISES = {"0.1": 0.1, "0.01": 0.01, "as large as the gradient": 1.0, ONE_SAMPLE: 0.0}
-"""Kinds of noise with their sizes: normal noise of two constant sizes in every coordinate, normal
-noise of the gradient's root mean square, and descent on one sample per step, whose noise has no
+"""Kinds of noise with their sizes. The first three are normal noise on every coordinate of the
+gradient: with two constant standard deviations, and with the root mean square of the gradient. The
+last is descent on one random sample per step; its noise takes finitely many values, so it has no
 density."""
 
 
 def escape_steps(noise: str, *, steps: int = STEPS, seeds: int = SEEDS) -> tuple[Array, Array]:
     """Return when descent from Example 3.1 leaves its ray for good, and its angle at the end.
 
-    Both arrays have shape (scales, seeds). The first holds the step from which the sine of the
-    angle stays at `OFF_RAY` or more, nan if it is smaller at the end; the second holds the sine
-    at the end.
+    Both arrays have shape (scales, seeds). After the step in the first array the sine of the angle
+    stays at `OFF_RAY` or more; nan if it is smaller at the end. The second array holds the sine at
+    the end.
     """
     size, rng = NOISES[noise], np.random.default_rng(0)
     theta = np.concatenate([np.tile(example_point(scale), (seeds, 1, 1)) for scale in SCALES])
@@ -69,7 +70,10 @@ def escape_steps(noise: str, *, steps: int = STEPS, seeds: int = SEEDS) -> tuple
 
 
 def _projections() -> dict[str, Any]:
-    """Measure the share of noise along the two directions of negative curvature."""
+    """Measure how much of the noise at Example 3.1 is along the directions of negative curvature.
+
+    There are two such directions. The noise is normal or that of single samples.
+    """
     problem, theta = example_problem(), example_point(1.0)
     pairs = smallest_eigenpairs(problem, theta, count=2)
     hessian, down = hessian_product(problem, theta), pairs.vectors.reshape(2, -1)
@@ -103,7 +107,7 @@ def _escapes(preset: str) -> Numbers:
 
 
 def _summary(run: Mapping[str, Any]) -> str:
-    """Write how many seeds of a run leave the ray, and when."""
+    """Return text that says how many seeds of a run leave the ray, and after how many steps."""
     left = [step for step in run["left"] if step is not None]
     count = f"{len(left)} of {len(run['left'])} leave"
     return f"C = {run['scale']:g}: {count}" + (f" after {min(left)} to {max(left)}" if left else "")

@@ -1,4 +1,4 @@
-"""Section 5.2 of ji2022: other losses and weight decay."""
+"""Section 5.2 of ji2022: which other losses have collapse as their optimum, and weight decay."""
 
 import itertools
 import math
@@ -16,11 +16,12 @@ from nclab.ulpm.problem import Array, Problem, log_gradient
 
 CLASSES = 3
 MARGIN = 3.0
-"""Margin of both hinge losses; a simplex ETF of three classes reaches it at |W||H| = 6."""
+"""Margin above which both hinge losses are zero; a simplex ETF of three classes reaches it at
+|W||H| = 6."""
 PRODUCTS = (1.5, 3.0, 12.0)
-"""Values of |W||H|; at the last, a simplex ETF exceeds the margin of the hinges."""
+"""Bounds on |W||H|; only the last one lets a simplex ETF exceed the margin of the hinge losses."""
 Loss = Callable[[Array], float]
-"""Function of the (C, C) logits of one sample per class, correct classes on the diagonal."""
+"""Function of (C, C) logits; column c belongs to the only sample of class c."""
 
 
 def _margins(logits: Array) -> Array:
@@ -31,7 +32,7 @@ def _margins(logits: Array) -> Array:
 
 
 def _shortfalls(logits: Array) -> Array:
-    """Return by how much every margin is smaller than the margin of the hinges."""
+    """Return by how much every margin is below `MARGIN`, and 0 if it is not."""
     return np.maximum(MARGIN - _margins(logits), 0.0)
 
 
@@ -44,9 +45,9 @@ LOSSES: dict[str, Loss] = {
     "square of margins": lambda z: float(np.square(_margins(z) - 1).sum(1).mean()),
     "square": lambda z: float(np.square(z - np.eye(len(z))).sum(0).mean()),
 }
-"""Losses that are convex in the logits; all but the last depend on the margins only. The first
-three are strictly convex and strictly decreasing in every margin. The squared hinge is so while
-its margin is not reached. The others are not."""
+"""Losses that are convex in the logits. All but the last depend on the margins only. The first
+three are strictly convex and strictly decreasing in every margin; the squared hinge is only where
+margins are below `MARGIN`, and the others are not."""
 
 
 STRICT = ("cross entropy", "exponential", "logistic of pairs")
@@ -54,9 +55,10 @@ STRICT = ("cross entropy", "exponential", "logistic of pairs")
 
 
 def search_minimum(loss: str, *, product: float, seed: int) -> tuple[float, float]:
-    """Search the smallest loss with |W||H| at most `product`; return it and the mean cosine.
+    """Return the smallest loss that a search finds with |W||H| at most `product`, and a cosine.
 
-    The cosine is the mean between features of different classes: -1/2 for a simplex of three.
+    The cosine is the mean between features of different classes; it is -1/2 for a simplex ETF of
+    three classes.
     """
     from scipy.optimize import minimize
 
@@ -84,13 +86,14 @@ FRAMES: dict[str, Array] = {
     "orthogonal frame": np.eye(CLASSES),
     "line": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]),
 }
-"""Rows of W = H up to scale: collapse, and two points without collapse."""
+"""Points with W = H, given by their rows up to a factor; only the simplex is collapsed."""
 
 
 def _other_losses(preset: str) -> Numbers:
-    """Compare frames under every loss, and search the minimum where the corrected claim holds.
+    """Return for every loss and bound on |W||H| the smallest loss of each frame over its scales.
 
-    The loss of a frame is the smallest one over all scales with |W||H| at most `product`.
+    Where the corrected claim says that a simplex ETF is optimal, also search the smallest loss of
+    any W and H.
     """
     rows = []
     for (loss, measure), product in itertools.product(LOSSES.items(), PRODUCTS):
@@ -108,7 +111,7 @@ def _other_losses(preset: str) -> Numbers:
 
 
 def _exception(row: Mapping[str, Any]) -> str:
-    """Return a frame without collapse whose loss is as small as that of a simplex, or ""."""
+    """Return the best frame without collapse if its loss is at most that of a simplex, else ""."""
     best = min(("orthogonal frame", "line"), key=lambda name: float(row[name]))
     return best if row[best] <= row["simplex"] + 1e-12 else ""
 
@@ -173,11 +176,13 @@ def descend_with_decay(gradient: Callable[[Array], Array], start: Array) -> Arra
 
 
 def descend_rescaled(gradient: Callable[[Array], Array], start: Array, *, degree: int) -> Array:
-    r"""Return the last point of descent without weight decay, at the rates claimed equivalent.
+    r"""Return the last point of descent without weight decay, with a learning rate that changes.
 
     $$\eta_t = \eta\,(1-\eta\lambda)^{(k-2)t-1}$$
 
-    k is the degree of homogeneity of the objective; for k = 0 the rates grow exponentially.
+    The paper claims that this is equivalent to descent with learning rate eta and weight decay
+    lambda. t is the step and k the degree of homogeneity of the objective: for k = 0 the rates grow
+    exponentially, for k = 2 they are constant.
     """
     theta, shrunk = start, 1 - RATE * DECAY
     for step in range(STEPS):
@@ -192,11 +197,15 @@ def _direction_distance(first: Array, second: Array) -> float:
 
 
 def _decay(preset: str) -> Numbers:
-    """Compare both descents on an objective of degree 0 and on the layer-peeled model."""
+    """Compare descent with weight decay to descent with changing rates, on two objectives.
+
+    The objectives are homogeneous of degree 0 (the loss at a fixed norm) and the layer-peeled
+    model, whose logits have degree 2.
+    """
     problem = Problem(3, 2, 4)
 
     def on_sphere(theta: Array) -> Array:
-        """Return the gradient of the loss at radius 3 in the direction of theta (degree 0)."""
+        """Return the gradient of the loss at 3 theta/|theta|, which has degree 0 in theta."""
         size = math.sqrt(square_norm(theta))
         point = tangent(problem, theta * (3 / size))
         return math.exp(point.log_loss) * point.gradient * (3 / size)

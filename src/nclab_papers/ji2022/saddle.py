@@ -2,6 +2,9 @@
 
 Claim: plain gradient descent stays on the ray of a suboptimal KKT point; noise leaves it.
 Source: ji2022, Example 3.1
+
+"The point" below is that of the example, Eq. (7) of the paper: four classes in two orthogonal pairs
+of opposite classes, with W = H and a scale c (C in the paper).
 """
 
 import math
@@ -31,17 +34,17 @@ from nclab.ulpm.separation import certify
 from nclab.ulpm.trajectory import Trajectory
 
 SCALES = (0.5, 1.0, 1.5)
-"""Scales of the point, C in the paper."""
+"""Scales c at which the point is tested."""
 BETAS = (-0.5, -0.3, -0.1, -0.03, -0.01, -0.003, -0.001)
-"""Values of beta at which family (10) is evaluated; beta = 0 is the saddle."""
+"""Values of beta at which `family_point` is evaluated; beta = 0 is the point itself."""
 LIMIT_SCALES = (1.0, 1.5, 2.0)
-"""Scales at which the corrected form of (11) is checked."""
+"""Scales at which `smallest_beta` is compared with exp(-2 c^2)."""
 OPTIMAL_MARGIN = 0.9
-"""Normalised margin from which a run counts as at the optimum; the saddle has 0.75."""
+"""A run has reached the optimum if its normalised margin exceeds this; the saddle has 0.75."""
 STEPS = {"quick": 3_000, "paper": 10_000}
-"""Length of the runs if the experiment has no recorded numbers."""
+"""Number of steps of the runs by preset, used while the experiment has no recorded numbers."""
 SLICE_DIGITS = 5
-"""Decimal digits of the stored loss map, which is only used for a figure."""
+"""Decimal digits of the recorded map of the loss near the point, which only a figure uses."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,8 @@ def run(
 ) -> dict[str, Any]:
     """Examine the point, and run descent from it with every seed.
 
-    A seed draws the samples of stochastic descent and the noise. The trajectory of the first seed
-    is kept for the figures.
+    A seed draws the samples of stochastic descent and the noise. The figures show the trajectory
+    of the first seed.
     """
     lengths = {"steps": config.steps, "noisy_steps": config.noisy_steps}
     per_seed = []
@@ -119,7 +122,7 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Return the escapes over time, and the loss around the point."""
+    """Return two pictures: how runs leave the point over time, and the loss around the point."""
     loss_map = numbers["slice"]
     arrays = np.array(loss_map["angles"]), np.array(loss_map["log_losses"])
     return [
@@ -129,9 +132,10 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
 
 
 def example_multipliers() -> Array:
-    """Return the multipliers of Eq. (8), which hold at the scale 1/sqrt(2), where the margin is 1.
+    """Return the KKT multipliers of the point, one for each sample (row) and class (column).
 
     Source: ji2022, Eq. (8)
+    Range: scale 1/sqrt(2), where the point has margin 1.
 
     >>> example_multipliers()[0].tolist()
     [0.0, 0.0, 0.5, 0.5]
@@ -141,7 +145,7 @@ def example_multipliers() -> Array:
 
 
 def gradient_coefficient(scale: float, *, printed: bool = False) -> float:
-    r"""Return the factor c for which the gradient at the point is -c times the point.
+    r"""Return the factor by which the negative gradient of the loss is a multiple of the point.
 
     $$\frac{2+2e^{-2c^2}}{2+e^{-2c^2}+e^{2c^2}}$$
 
@@ -149,6 +153,7 @@ def gradient_coefficient(scale: float, *, printed: bool = False) -> float:
     Range: (0, 1].
 
     Args:
+        scale: c in the formula.
         printed: use the denominator of the paper, in which both exponentials have a factor 2.
 
     >>> round(gradient_coefficient(1.0), 7), round(gradient_coefficient(1.0, printed=True), 7)
@@ -160,11 +165,13 @@ def gradient_coefficient(scale: float, *, printed: bool = False) -> float:
 
 
 def family_point(scale: float, beta: float) -> Array:
-    r"""Return a member of the paper's family of points of equal norm; beta = 0 is the example.
+    r"""Return a member of a family of points that have the same norm as the point (beta = 0).
 
     $$\alpha^2+2\beta^2=1,\quad \alpha<0$$
 
     Source: ji2022, Eq. (10)
+
+    W = H has the entries c on the diagonal, c alpha for opposite classes, and c beta elsewhere.
 
     >>> bool(np.allclose(family_point(1.0, 0.0), example_point(1.0)))
     True
@@ -177,7 +184,7 @@ def family_point(scale: float, beta: float) -> Array:
 
 
 def family_change(scale: float, beta: float) -> float:
-    r"""Return the loss at a member of the family minus the loss at the point.
+    r"""Return the loss at `family_point`, (W', H'), minus the loss at the point (W, H).
 
     $$L(W',H')-L(W,H) \approx
       \frac{16c^2\beta^2e^{-2c^2}}{(1+e^{-2c^2})^2}\bigl(e^{-2c^2}-|\beta|\bigr)$$
@@ -199,9 +206,10 @@ def family_change(scale: float, beta: float) -> float:
 
 
 def smallest_beta(scale: float) -> float:
-    """Return the smallest |beta| beyond which members of the family have a smaller loss.
+    """Return the |beta| beyond which points of the family have a smaller loss than the point.
 
-    It is about exp(-2 c^2) for a scale c of at least 1; at 0.5 no member has a smaller loss.
+    The result is about exp(-2 c^2) at scales c of at least 1. At c = 0.5 no member of the family
+    has a smaller loss.
 
     >>> round(smallest_beta(1.5), 6), round(math.exp(-4.5), 6)
     (0.011115, 0.011109)
@@ -213,7 +221,10 @@ def smallest_beta(scale: float) -> float:
 
 
 def _multipliers(preset: str) -> Numbers:
-    """Certify the point with the multipliers (8) at margin 1."""
+    """Check the KKT conditions of the separation problem at the point, scaled to margin 1.
+
+    The multipliers are `example_multipliers`.
+    """
     multipliers = example_multipliers()
     certificate = certify(example_problem(), example_point(math.sqrt(0.5)), multipliers)
     numbers = {"residual": certificate.residual, "gap": certificate.gap}
@@ -240,7 +251,7 @@ def eq_8(numbers: Numbers) -> Finding:
 
 
 def _gradient(preset: str) -> Numbers:
-    """Compare the gradient at the point with both coefficients, printed and corrected."""
+    """Measure the multiple of the point that is the gradient, and compute both closed forms."""
     problem, rows = example_problem(), []
     for scale in SCALES:
         theta = example_point(scale)
@@ -285,7 +296,7 @@ def eq_9(numbers: Numbers) -> Finding:
 
 
 def off_ray(theta: Array) -> float:
-    """Return the sine of the angle between a point and the ray of Example 3.1."""
+    """Return the sine of the angle between `theta` and the ray through the point."""
     ray = example_point(1.0)
     ray /= np.linalg.norm(ray)
     along = float(np.vdot(theta, ray)) * ray
@@ -293,7 +304,10 @@ def off_ray(theta: Array) -> float:
 
 
 def off_plane(theta: Array) -> float:
-    """Return the third singular value of a point over the first, 0 if W and H span a plane."""
+    """Return how far the rows of W and H in `theta` are from a common plane.
+
+    This is their third singular value divided by the first; it is 0 if the rows span a plane.
+    """
     values = np.linalg.svd(theta, compute_uv=False)
     return float(values[2] / values[0])
 
@@ -313,7 +327,7 @@ class EscapeRuns:
     """Normalised descent from the end of the noisy run, which reaches the closed-form optimum."""
 
     def ends(self) -> dict[str, dict[str, float]]:
-        """Return plain JSON values for the end of each run: off the ray, off the plane, margin."""
+        """Return for each run its last `off_ray`, `off_plane`, margin, norm and loss, for JSON."""
         return {
             name: {
                 "off_ray": off_ray(run.theta),
@@ -356,7 +370,7 @@ def run_escape(
 
 
 def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
-    """Return the samples of the runs by name; the last run continues the time of the noisy run."""
+    """Return the samples of the runs by name; the time of `settled` continues that of `noisy`."""
     samples = {
         name: [sample.to_dict() for sample in run.samples] for name, run in vars(runs).items()
     }
@@ -371,7 +385,7 @@ def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
 
 @cache
 def _escapes(preset: str) -> Numbers:
-    """Run the experiment with one seed."""
+    """Return the numbers of the experiment with one seed."""
     runs = run_escape(steps=STEPS[preset], noisy_steps=STEPS[preset])
     return {"per_seed": [{"seed": 0, **runs.ends()}]}
 
@@ -405,10 +419,10 @@ def example_3_1_stuck(numbers: Numbers) -> Finding:
 
 
 def _family(preset: str) -> Numbers:
-    """Compute the change of the loss along the family (10) in two ways, and where it is zero."""
+    """Compute the change of the loss along the family in two ways, and the beta where it is 0."""
 
     def loss(scale: float, beta: float) -> float:
-        """Return the loss of a member from its 16 logits."""
+        """Return the loss at `family_point`, written out in its 16 logits."""
         matrix = family_point(scale, beta)[:4]
         logits = matrix @ matrix
         return float(np.sum(np.log(np.exp(logits - np.diag(logits)).sum(0))))
@@ -480,7 +494,7 @@ def eq_11(numbers: Numbers) -> Finding:
 
 
 def _saddle(preset: str) -> Numbers:
-    """Classify the point (7) and a member of the family (10) at every scale."""
+    """Classify the point and a member of the family as saddle or minimum on the sphere."""
     problem = example_problem()
     rows = []
     for scale in SCALES:

@@ -25,11 +25,14 @@ from nclab.ulpm.separation import optimal_point
 from nclab_papers.pan2023.loss_steps import lowest_loss
 
 EXACT = 1e-12
-"""Largest error that counts as rounding."""
+"""An error of at most this size counts as rounding."""
 
 
 def _layer_peeled(preset: str) -> Numbers:
-    """Search the minimum of the model, and bound the distance to collapse near it."""
+    """Search the smallest loss for given norms, and bound the distance from collapse near it.
+
+    The bound is computed by a certificate and by hand.
+    """
     classes, product = 4, 2.0
     best, root = g(product, classes), math.sqrt(product)
     rows = []
@@ -84,7 +87,10 @@ def eq_1(numbers: Numbers) -> Finding:
     ),
 )
 def def_2_1(preset: str) -> Numbers:
-    """Compute the Gram matrices of the definition for random orthogonal Q, and of our frames."""
+    """Measure the error of the Gram matrix of the definition with random orthogonal Q.
+
+    Also measure the error of `simplex_etf`, and how far the matrices are from symmetric.
+    """
     rng = np.random.default_rng(0)
     gram, asymmetry = [], []
     for classes in (3, 4, 10):
@@ -98,7 +104,10 @@ def def_2_1(preset: str) -> Numbers:
 
 
 def _by_hand(H: FloatArray, W: FloatArray) -> dict[str, float]:
-    """Return the metrics of section 4 for four classes of three samples, from their formulas."""
+    """Return the metrics of Section 4 of the paper by their formulas, without the library.
+
+    H has four classes of three samples, as in `LABELS`.
+    """
     classes = H.reshape(4, 3, -1)
     means = classes.mean(1)
     centre = means.mean(0)
@@ -127,7 +136,7 @@ def _collapsed(scale: float = 1.0) -> tuple[FloatArray, FloatArray]:
 
 
 def _noisy() -> tuple[FloatArray, FloatArray]:
-    """Return the collapsed network with noise and an offset: far from collapse, off the origin."""
+    """Return classifier and features far from collapse, whose means are not centred at 0."""
     rng = np.random.default_rng(3)
     W, H = _collapsed()
     return W + 0.5 * rng.normal(size=W.shape), H + 0.7 * rng.normal(size=H.shape) + 0.5
@@ -174,7 +183,11 @@ def nc1(numbers: Numbers) -> Finding:
 
 
 def _angles(preset: str) -> Numbers:
-    """Compare the printed formula of NC2 with its sentence, for a simplex off the origin."""
+    """Compare two statements of NC2 in the paper, a formula and a sentence.
+
+    The formula does not centre the class means; the sentence does. They differ for a simplex whose
+    centre is not the origin.
+    """
     centres = []
     for classes in (3, 4, 10):
         values, vectors = np.linalg.eigh((np.eye(classes) * classes - 1) / (classes - 1))
@@ -271,7 +284,11 @@ def nc3(numbers: Numbers) -> Finding:
 
 
 def _nearest(preset: str) -> Numbers:
-    """Compare nearest class means with the largest and the smallest score of random features."""
+    """Measure how often the class with the largest score is that of the nearest class mean.
+
+    Also measure this for the class with the smallest score, as the paper prints. The score of class
+    k is <w_k, h> for a random feature h.
+    """
     rng = np.random.default_rng(2)
     W, H = _collapsed()
     W_noisy, H_noisy = _noisy()
@@ -324,7 +341,7 @@ def nc4(numbers: Numbers) -> Finding:
     ),
 )
 def eq_4(preset: str) -> Numbers:
-    """Evaluate the loss at two opposite points and at the point between them."""
+    """Evaluate the loss at (W, H), at (-W, -H), and at the point 0 between them."""
     problem = Problem(4, 2, 5, "sum")
     theta = 2 * optimal_point(problem)
     point, opposite, middle = (math.exp(log_loss(problem, s * theta)) for s in (1.0, -1.0, 0.0))
@@ -336,7 +353,11 @@ def eq_4(preset: str) -> Numbers:
 
 
 def _direction(preset: str) -> Numbers:
-    """Step along the printed and the corrected direction, and measure how the flow starts."""
+    """Measure how the log loss changes in a step along the gradient and against it.
+
+    The paper prints the former as the direction of gradient flow. Also compare the first step of
+    the computed flow with the negative gradient.
+    """
     problem = Problem(4, 2, 5, "sum")
     theta = problem.initial(scale=0.5, seed=1)
     before, gradient = log_gradient(problem, theta)

@@ -1,4 +1,7 @@
-"""VGG-13 networks trained on FashionMNIST: recorded, and resumable to the same bits."""
+"""Training of VGG-13 on FashionMNIST, recorded in a run that can be stopped and resumed.
+
+A resumed training gives the same numbers, bit by bit.
+"""
 
 import hashlib
 import json
@@ -25,44 +28,46 @@ from nclab.training.models.vgg import VGG13, VGGShape, vgg13
 from nclab.ulpm.trajectory import QUANTITIES
 
 KIND = "fig3"
-"""Kind of the runs, and name of their folder."""
+"""Kind of the runs, and name of the folder that contains them."""
 MEASURED = ("accuracy", "loss", *QUANTITIES)
-"""Metrics that a row of the figure's numbers takes from a measurement."""
+"""Metrics of a measurement that `read_rows` returns."""
 KEPT = RecordedNetworks(KIND, MEASURED, all_measurements=True)
 CHUNK = 250
-"""Images in one forward pass of a measurement."""
+"""Number of images in one forward pass of a measurement."""
 PICTURES_PER_DECADE = 4
-"""Pictures of the features per factor of ten in epochs."""
+"""Number of recorded pictures of the features while the epoch grows by a factor of ten."""
 MODEL, MOMENTUM, GENERATOR = "model.", "momentum.", "generator"
-"""Prefixes of the names of a checkpoint's tensors."""
+"""Names of tensors in a checkpoint; the first two are prefixes."""
 FORMER_OPTIONS = {"clip": None, "power": 0.0, "most": 1.0, "precision": "float32"}
-"""Values of removed options, which runs of all versions have in their names and manifests."""
+"""Options that no longer exist, with their defaults. They remain in the manifests and names of
+runs, so that runs of older versions are found."""
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Config:
-    """Data, network and training of one run; no weight decay anywhere."""
+    """Data, network and training of one run; training has no weight decay."""
 
     images: int = 1000
-    """Training images, equally many per class, chosen by the seed; 60,000 are all."""
+    """Number of training images, equally many per class; 60,000 are all. The seed chooses them."""
     width: float = 0.125
-    """Factor on the channels of every layer."""
+    """Factor by which the channels of every layer are multiplied."""
     batch_norm: bool = True
     """Whether batch norm stands between every convolution and its ReLU."""
     dense: int = 0
-    """Outputs of two fully connected layers, times the width; 4096 as published, 0 for none."""
+    """Number of outputs of both hidden fully connected layers at width 1 (4096 as published).
+    0 means no such layers."""
     epochs: int = 200
-    """Passes over the images."""
+    """Number of training epochs."""
     batch: int = 50
-    """Images per step."""
+    """Batch size."""
     rate: float = 0.003
     """Learning rate."""
     momentum: float = 0.9
     """Momentum of SGD, without dampening."""
     per_decade: int = 20
-    """Measurements per factor of ten in epochs."""
+    """Number of measurements while the epoch grows by a factor of ten."""
     checkpoint_every: int = 20
     """Epochs between checkpoints."""
     device: Literal["cpu", "auto"] = "cpu"
@@ -82,7 +87,10 @@ class Config:
         return epoch in (0, self.epochs) or Logarithmic(per_decade).due(epoch)
 
     def described(self) -> dict[str, Any]:
-        """Return the fields and the former options; `dense` only if not 0, as old runs lack it."""
+        """Return the settings for a run's manifest, which also determine its name.
+
+        `dense` is included only if it is not 0, because older runs do not have it.
+        """
         fields = FORMER_OPTIONS | asdict(self)
         return fields if self.dense else {k: v for k, v in fields.items() if k != "dense"}
 
@@ -94,7 +102,7 @@ class Config:
 
 
 class Trainer:
-    """A network in training; its state is the weights, the momentum and the batch order.
+    """Network in training; its state is the weights, the momentum and the random generator.
 
     Images are stored with their channels last, which makes convolutions faster on a CPU.
     """
@@ -124,8 +132,8 @@ class Trainer:
     def train_epoch(self) -> dict[str, float]:
         """Train on all samples once, in a new random order.
 
-        Return the learning rate, and the mean loss and accuracy over the batches, each before its
-        step.
+        Return the learning rate, and the mean loss and accuracy over all batches; each batch is
+        evaluated before its step.
         """
         self.model.train()
         loss_sum = torch.zeros((), dtype=torch.float64, device=self.labels.device)
@@ -149,7 +157,7 @@ class Trainer:
         return {"loss": loss_mean, "accuracy": accuracy, "rate": self.config.rate}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return copies of all tensors of the state; with `extra`, training resumes exactly."""
+        """Return copies of all tensors of the state for a checkpoint."""
         saved = {MODEL + name: value for name, value in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             buffer = self._optimiser.state.get(parameter, {}).get("momentum_buffer")
@@ -159,7 +167,7 @@ class Trainer:
         return {name: value.detach().cpu().clone().contiguous() for name, value in saved.items()}
 
     def extra(self) -> dict[str, Any]:
-        """Return the numbers of the state."""
+        """Return the rest of the state for a checkpoint."""
         return {"epoch": self.epoch}
 
     def load(self, checkpoint: Checkpoint) -> None:
@@ -181,7 +189,7 @@ class Trainer:
 
 
 class PlannedRun(NamedTuple):
-    """A run to start or to continue."""
+    """Run that may have to be started or continued."""
 
     name: str
     folder: Path
@@ -190,12 +198,17 @@ class PlannedRun(NamedTuple):
 
 
 def is_finished(folder: Path) -> bool:
-    """Return whether a folder holds a finished run."""
+    """Whether a folder contains a finished run."""
     return folder.exists() and read_run(folder).state == "finished"
 
 
 def plan_runs(config: Config, seeds: Sequence[int], out: Path, label: str = "") -> list[PlannedRun]:
-    """Return one run for each seed; `label` precedes the seed in the names of the jobs."""
+    """Return a planned run for each seed.
+
+    Args:
+        out: folder below which the runs are.
+        label: text before the seed in the names of the jobs, as shown while training.
+    """
     if not seeds or len(set(seeds)) < len(seeds):
         raise NclabError(f"Expected different seeds, at least one; got {list(seeds)}.")
     return [
@@ -282,7 +295,7 @@ def by_seed(rows: Rows) -> dict[int, list[Mapping[str, Any]]]:
 
 
 class RecordedTraining:
-    """A trainer, the monitor that measures its network, and the run that records both."""
+    """Trainer with a monitor that measures its network and a run that records the results."""
 
     def __init__(self, run: Run, config: Config, trainer: Trainer) -> None:
         self.run, self.config, self.trainer = run, config, trainer
@@ -291,7 +304,7 @@ class RecordedTraining:
         self.batches = list(zip(inputs, labels, strict=True))
 
     def append(self, record: dict[str, Any]) -> None:
-        """Append a record of the monitor to the run, with the learning rate."""
+        """Append a record of the monitor to the run; add the learning rate to measurements."""
         if record["kind"] == MEASUREMENT:
             record = record | {"train": record["train"] | {"rate": self.config.rate}}
         self.run.append(record)

@@ -1,7 +1,9 @@
 """The steps in the proof of Theorem 2.3.1 from alignment to the cosines of unit features.
 
-Near the minimum most classes have weights along their mean features, Eq. (2.21). The last steps
-derive the intra-class and inter-class cosines from this alignment.
+Near the smallest loss m, the classifier row of most classes is nearly parallel to the mean feature
+of the class; Eq. (2.21) is a lower bound on this alignment. The last steps of the proof derive
+bounds on the intra-class and inter-class cosines from it. The excess loss epsilon is split into
+parts, of which epsilon_2 and epsilon_3 enter the bound (see near_optimum.py).
 """
 
 import math
@@ -42,18 +44,21 @@ from nclab_papers.pan2023.unit_means import pairing, unit_mean_norm, vectors_aro
 
 
 class Case(NamedTuple):
-    """Sizes at which (2.21) is computed by a search over the distributions of epsilon."""
+    """Sizes at which a search finds the split of epsilon that makes the bound (2.21) worst."""
 
     classes: int
     product: float
+    """Product alpha beta."""
     excess: float
+    """Excess loss epsilon."""
     delta: float
     curvature: float
+    """Strong convexity lambda of the loss."""
 
 
 CASES = (Case(10, 5.0, 1e-4, 0.01, 0.02), Case(10, 5.0, 1e-4, 1e-4, 0.02))
-"""In the worst distribution of the first case epsilon_2 = epsilon, in the second epsilon_2 is
-smaller."""
+"""The worst split has epsilon_2 = epsilon in the first case, and epsilon_2 < epsilon in the
+second."""
 SPLITS = [
     (classes, product, delta, share)
     for classes in (3, 4, 10, 50)
@@ -61,11 +66,12 @@ SPLITS = [
     for delta in (0.001, 0.999 / (2 * classes), 0.3, 0.499)
     for share in (1e-8, 1e-4, 0.1, 0.999)
 ]
-"""C, alpha beta, delta and epsilon/delta < 1 at which epsilon_2 = epsilon is tested."""
+"""Values of C, alpha beta, delta and epsilon/delta at which the split epsilon_2 = epsilon is
+compared with the worst split."""
 
 
 def _gap_error() -> float:
-    """Return the largest relative error of the code for (2.21), compared with a search."""
+    """Return the largest relative error of `thesis_bounds`, compared with `_gap_by_search`."""
     pairs = []
     for case in CASES:
         best = g(case.product, case.classes)
@@ -76,6 +82,7 @@ def _gap_error() -> float:
 
 
 def _gap_by_search(case: Case) -> float:
+    """Return 1 minus the bound (2.21) at the worst split of epsilon, found by a search."""
     from scipy.optimize import minimize_scalar
 
     classes, product, excess, delta, curvature = case
@@ -121,9 +128,13 @@ def alignment(preset: str) -> Numbers:
 
 
 def _split(classes: int, product: float, delta: float, share: float) -> tuple[float, float]:
-    """Compare the worst distribution of epsilon with epsilon_2 = epsilon, with lambda of the proof.
+    """Compare the worst split of epsilon with the split epsilon_2 = epsilon.
 
-    Returns the ratio of the bounds and the largest epsilon/delta at which no distribution is worse.
+    Return the ratio of both bounds, and the largest epsilon/delta for which no split is worse than
+    epsilon_2 = epsilon. The strong convexity lambda is that of the printed proof.
+
+    Args:
+        share: epsilon/delta.
     """
     excess = share * delta
     given = NormsAndLoss(classes, product, g(product, classes), excess, 0.0)

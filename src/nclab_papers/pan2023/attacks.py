@@ -41,9 +41,10 @@ DEGREES = ("degree_worst", "degree_most", "degree_mean")
 
 
 def fig31() -> dict[str, Any]:
-    """Return collapse that grows with weight decay for affine batch norm and less for plain.
+    """Return invented results of Figure 3.1 that satisfy all claims.
 
-    Without batch norm collapse decreases with weight decay until training fails.
+    Collapse grows with weight decay, more with affine than with plain batch norm. Without batch
+    norm it decreases with weight decay until training fails.
     """
     rows = []
     for seed, (index, decay) in product(SEEDS, enumerate(DECAYS)):
@@ -71,7 +72,10 @@ def fig31() -> dict[str, Any]:
 
 
 def norms() -> dict[str, Any]:
-    """Return the networks with affine batch norm, with guarantees that hold and grow."""
+    """Return the invented networks of `fig31` with affine batch norm, and guarantees that hold.
+
+    The guarantees grow with weight decay.
+    """
     rows = [
         row
         | {
@@ -93,7 +97,7 @@ def norms() -> dict[str, Any]:
 
 
 def complexity() -> dict[str, Any]:
-    """Return collapse that is weaker for deeper teachers."""
+    """Return invented results in which collapse is weaker for deeper teachers."""
     rows = [
         {
             "norm": "affine",
@@ -111,9 +115,10 @@ def complexity() -> dict[str, Any]:
 
 
 def fig33() -> dict[str, Any]:
-    """Return collapse that sharpens from layer to layer, and a depth that falls with decay.
+    """Return invented results of Figure 3.3 that satisfy all claims.
 
-    At weight decay 3e-3 and 5e-3 the inter-class cosine is positive in the middle layers.
+    Collapse sharpens from layer to layer, and the effective depth falls with weight decay. At
+    weight decay 3e-3 and 5e-3 the inter-class cosine is positive in the middle layers.
     """
     rows, depths, runs = [], [], []
     for seed, (index, decay) in product(SEEDS, enumerate(DEEP_DECAYS)):
@@ -193,7 +198,7 @@ def author_results() -> dict[str, Any]:
 
 
 def guarantees() -> dict[str, Any]:
-    """Return bounds that hold and become stronger with weight decay."""
+    """Return invented guarantees that hold, and that become stronger with weight decay."""
     curve = [
         {
             "excess_loss": excess,
@@ -217,7 +222,7 @@ def guarantees() -> dict[str, Any]:
 
 
 def network(decay: float, gaps: Sequence[float], accuracies: Sequence[float]) -> dict[str, Any]:
-    """Return a network with these degrees of collapse and accuracies in its layers."""
+    """Return an invented network with the given degree of collapse and accuracy in each layer."""
     measured = [
         {"min_intra": gap, "max_inter": 0.0, "nc4_ncc_accuracy": accuracy}
         for gap, accuracy in zip(gaps, accuracies, strict=True)
@@ -226,7 +231,7 @@ def network(decay: float, gaps: Sequence[float], accuracies: Sequence[float]) ->
 
 
 def of_every_seed(make: Callable[[int], list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the smallest e of the networks that `make` returns for every setting and seed."""
+    """Return the smallest e of each conjecture for the networks `make(seed)`, in every setting."""
     rows = [
         {"data": data, "layers": layers, "seed": seed, **row}
         for (data, layers), seed in product(dict.fromkeys([*SETTINGS, *AUTHOR_SETTINGS]), SEEDS)
@@ -236,7 +241,7 @@ def of_every_seed(make: Callable[[int], list[dict[str, Any]]]) -> list[dict[str,
 
 
 def needed_slack(e: float) -> Case:
-    """Return a case with networks that satisfy each conjecture with this e and no smaller one."""
+    """Return a case whose networks satisfy each conjecture with e, but with no smaller number."""
     fall = math.log(10) * e  # from the smaller to the larger weight decay, in the last layer
     networks = [
         network(1e-3, (0.2, 0.6 + e, 0.6), (1 - e / 2, 1.0, 1.0)),
@@ -246,13 +251,13 @@ def needed_slack(e: float) -> Case:
 
 
 def shuffled_conjectures(decays: tuple[float, float], step: int) -> Change:
-    """Return a change to networks with e = 0, except that odd seeds have an opposite order.
+    """Return a change to networks that satisfy each conjecture, but in reverse order in odd seeds.
 
-    A conjecture allows falls of at most e, and e is the largest fall of a network, so exchanging
-    values of e between networks would change nothing.
+    Exchanging the values of e between networks would change nothing: e is the largest fall of a
+    network, and a conjecture allows falls of at most e.
 
     Args:
-        decays: weight decays of both networks in the odd seeds.
+        decays: weight decays of the two networks in the odd seeds.
         step: -1 reverses the layers in the odd seeds.
     """
 
@@ -324,12 +329,12 @@ STATEMENTS: dict[str, tuple[str, str, str, Any]] = {
     "def-3.2.1": (HOLDS, "consistent", "composition_error", 0.1),
     "def-3.2.2": (HOLDS, "consistent", "differing", 1),
 }
-"""Claim that needs no experiment -> expected verdict, its reason, and a number and the value that
-makes the verdict change."""
+"""For each claim that needs no experiment: the expected verdict, its reason, the name of a number,
+and a value of this number that makes the verdict change."""
 
 
 def falling(row: Row) -> float:
-    """Return a value that falls from layer to layer."""
+    """Return a value for a row of a layer that falls from layer to layer."""
     return 1 - 0.02 * float(row["layer"])
 
 
@@ -384,12 +389,12 @@ SPOILED: dict[str, Change] = {
 
 
 def powers_of_norms(power: float) -> Change:
-    """Return a change that multiplies the logarithms of both norms."""
+    """Return a change that raises both norms to a power."""
     return change_rows("rows", lambda row: {name: row[name] ** power for name in ("alpha", "beta")})
 
 
 def collapse_without_affine(row: Row) -> Row:
-    """Return features that collapse without affine parameters as they do with them."""
+    """Return a larger intra-class cosine for plain batch norm, as large as with affine."""
     return {"min_intra": row["min_intra"] + 0.2 * (row["norm"] == "plain")}
 
 
@@ -397,7 +402,7 @@ def recomputed_depths(first: Callable[[float], int] | None = None) -> Case:
     """Return a case in which the depths of Figure 3.3 are computed again from its layers.
 
     Args:
-        first: number of the first near-perfect layer, a function of weight decay.
+        first: returns the number of the first near-perfect layer for a weight decay.
     """
 
     def case(claim: Claim, numbers: Numbers) -> Numbers:
@@ -413,10 +418,10 @@ def recomputed_depths(first: Callable[[float], int] | None = None) -> Case:
 
 
 def searched_curve(beyond: float = 0.0) -> Case:
-    """Return a case with two points of the curve of guarantees, certified and searched.
+    """Return a case with bounds and searched worst cases at two excess losses.
 
     Args:
-        beyond: excess of the intra-class spread over the worst network that the search finds.
+        beyond: number subtracted from the worst intra-class cosine, to make a bound fail.
     """
 
     def case(claim: Claim, numbers: Numbers) -> Numbers:

@@ -1,7 +1,8 @@
 """The smallest e with which each of the thesis's three conjectures is true, on two kinds of data.
 
-The conjectures are about conic hulls and are judged there. Results on teacher data are findings of
-this project.
+Each conjecture says that a quantity improves with weight decay or depth up to an error e: it may
+fall by at most e. The conjectures are about conic hull data and are judged on these. Results on
+teacher data are findings of this project.
 
 Claim: collapse improves with weight decay and with depth, and effective depth falls.
 Source: pan2023, Conj. 3.1.1
@@ -26,10 +27,10 @@ from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab_papers.pan2023 import networks as trained
 
 SMALL = 0.05
-"""Largest e of a conjecture that counts as small: 0.05 of a cosine, or of the samples."""
+"""Largest e that counts as small: a cosine of 0.05, or 5 % of the samples."""
 CONVERGED, PERFECT = "accuracy 0.99 or more", "accuracy 1"
-"""Two readings of "perfect accuracy" in 3.1.1 and 3.2.2, and of "convergence" in 3.2.1, which the
-thesis uses for networks of perfect accuracy."""
+"""Two readings of the networks that the conjectures are about: networks of "perfect accuracy" in
+3.1.1 and 3.2.2, and networks that converged in 3.2.1."""
 TITLES = {
     "3.1.1": "3.1.1: grows with weight decay",
     "3.2.1": "3.2.1: sharpens with depth",
@@ -38,14 +39,15 @@ TITLES = {
 
 
 def smallest_decay_slack(weight_decays: Sequence[float], gaps: Sequence[float]) -> float:
-    r"""Return the smallest e for which collapse improves with weight decay.
+    r"""Return the smallest e for which Conjecture 3.1.1 is true: collapse grows with weight decay.
 
     $$e = \max_{\lambda_1<\lambda_2}
     \frac{\mathrm{gap}(\lambda_1)-\mathrm{gap}(\lambda_2)}{\log(\lambda_2/\lambda_1)}\Big|_+,\quad
     \mathrm{gap} = \min_c \mathrm{intra}_c - \max_{c\ne c'} \mathrm{inter}_{c,c'}$$
 
     Source: pan2023, Conj. 3.1.1
-    Range: [0, inf); 0 if the gap never falls.
+    Range: [0, inf); 0 if the gap never falls. The gap is the degree of collapse at weight decay λ;
+    |₊ is the positive part.
 
     >>> smallest_decay_slack([1e-4, 1e-3, 1e-2], [0.5, 1.25, 1.0]) == 0.25 / math.log(10)
     True
@@ -59,12 +61,13 @@ def smallest_decay_slack(weight_decays: Sequence[float], gaps: Sequence[float]) 
 
 
 def smallest_layer_slack(gaps: Sequence[float]) -> float:
-    r"""Return the smallest e for which collapse sharpens from each layer to the next.
+    r"""Return the smallest e for which Conjecture 3.2.1 is true: collapse grows in every layer.
 
     $$e = \max_l \bigl(\mathrm{gap}^{(l)} - \mathrm{gap}^{(l+1)}\bigr)\big|_+$$
 
     Source: pan2023, Conj. 3.2.1
-    Range: [0, inf); 0 if the gap never falls.
+    Range: [0, inf); 0 if the gap, the degree of collapse of layer l, never falls. |₊ is the
+    positive part.
 
     >>> smallest_layer_slack([0.25, 0.75, 0.5, 1.0])
     0.25
@@ -75,13 +78,13 @@ def smallest_layer_slack(gaps: Sequence[float]) -> float:
 def smallest_depth_error(
     weight_decays: Sequence[float], ncc_accuracies: Sequence[Sequence[float]]
 ) -> float:
-    r"""Return the smallest e for which the e-effective depth does not grow with weight decay.
+    r"""Return the smallest e for which the e-effective depth d^e does not grow with weight decay.
 
     $$\min\{e \ge e_0 : d^e(\lambda_1) \ge d^e(\lambda_2) \text{ for all } \lambda_1<\lambda_2\}$$
 
-    Here e_0 is the smallest error that every network reaches in some layer. Below e_0 a depth is
-    that of the full network by convention, so equal depths have no meaning. Depths change only at
-    the errors of layers, so only these are tried.
+    The e-effective depth is the first layer whose error of the nearest class centre is at most e,
+    or the number of layers if there is none. At e_0 and above, every network has such a layer.
+    Depths change only where e is the error of a layer, so only these values are tried.
 
     Source: pan2023, Conj. 3.2.2
     Range: [0, 1]; only a small e is informative, because every depth is 1 at the largest error.
@@ -109,7 +112,7 @@ class ConjectureSetting:
     layers: int
     weight_decays: tuple[float, ...]
     most: int | None = None
-    """Largest number of seeds, limited by the training time; all seeds by default."""
+    """Largest number of seeds to train, which saves time; None means all seeds."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,11 @@ class Config:
 
 
 def _settings(networks: trained.Networks, most: int | None = None) -> tuple[ConjectureSetting, ...]:
-    """Return both kinds of data at both depths of the thesis.
+    """Return the settings for both kinds of data and both depths of the thesis, 6 and 15 layers.
 
     Args:
-        most: number of seeds of teacher data with 6 layers, which the conjectures are not about.
-            The networks with 15 layers are those of Figure 3.3.
+        most: largest number of seeds of networks with 6 layers on teacher data, which the
+            conjectures are not about. Networks with 15 layers are trained for Figure 3.3 anyway.
     """
     return tuple(
         ConjectureSetting(
@@ -192,7 +195,10 @@ def is_defined(network: Row) -> bool:
 
 
 def smallest(networks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the smallest e of each conjecture for the converged networks of one seed."""
+    """Return the smallest e of each conjecture for the networks of one seed, as rows.
+
+    3.2.1 is about a single network, so it has a row for each weight decay.
+    """
     rows: list[dict[str, Any]] = []
 
     def append(name: str, reading: str, decay: float | None, e: float) -> None:
@@ -216,7 +222,7 @@ def smallest(networks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def worst_of_seeds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the e that a conjecture needs in each seed: the largest over weight decays."""
+    """Return for each conjecture, setting and seed the largest e of the rows."""
     keys = ("conjecture", "data", "layers", "reading", "seed")
     worst = []
     for setting, members in group(rows, *keys).items():

@@ -14,7 +14,7 @@ from nclab.training.data.artificial import ConicHull
 from nclab.training.models.mlp import MLP, Shape
 
 ROUNDING = 1e-9
-"""Largest deviation that counts as rounding after a few layers of batch norm."""
+"""An error of at most this size, after a few layers of batch norm, counts as rounding."""
 TRIALS = {"quick": 2_000, "paper": 20_000}
 
 
@@ -68,7 +68,7 @@ def cones(preset: str) -> Numbers:
 
 
 def _by_hand(block: nn.Module, rows: torch.Tensor) -> torch.Tensor:
-    """Compute BN(max(W h + b, 0)) by its definition, with the parameters of a layer."""
+    """Return BN(max(W h + b, 0)) for the rows h, written out, with the parameters of a layer."""
     linear, _, norm = block.children()
     assert isinstance(linear, nn.Linear)
     assert isinstance(norm, nn.BatchNorm1d)

@@ -3,7 +3,8 @@
 Claim: none; these figures explain the setting.
 Source: pan2023, Fig. 1.1
 
-The network has the architecture of the trained networks, and the points are drawn as training data.
+The network has the architecture of the trained networks, and the points are sampled in the same way
+as training data.
 """
 
 import math
@@ -22,7 +23,8 @@ from nclab.training.data.artificial import Cones, ConicHull
 from nclab.training.models.mlp import MLP, Shape
 
 KEPT, PEELED = 0, 5
-"""Palette indices of the parts that the layer-peeled model keeps, and of the other parts."""
+"""Palette indices of the colours of two parts of a network: the last layer with its features, which
+is all of the layer-peeled model, and the rest."""
 BOX = 0.32
 """Half the width of the box around a layer."""
 DISTANCE = 1.5
@@ -63,7 +65,7 @@ def cones(angles: Sequence[float]) -> Cones:
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Return the widths of the layers, and points in cones drawn with the first seed."""
+    """Return the widths of the layers, and labelled points that the first seed draws in cones."""
     sizes = {name: getattr(config, name) for name in ("inputs", "classes", "layers", "width")}
     shape = Shape(**sizes)
     model, _ = MLP.seeded(shape, seed=seeds[0])
@@ -170,7 +172,7 @@ def _edges(layers: Sequence[Sequence[Point]], label: str, colour: int) -> Series
 
 
 def _box(layers: Sequence[Sequence[Point]], label: str, *, up_to: float | None = None) -> Series:
-    """Return a grey box around layers and, with `up_to`, the linear map behind them."""
+    """Return a grey box around layers; with `up_to`, the box ends just left of this x."""
     x = [node[0] for layer in layers for node in layer]
     y = [node[1] for layer in layers for node in layer]
     ends = [min(x) - BOX, max(x) + BOX if up_to is None else up_to - BOX]

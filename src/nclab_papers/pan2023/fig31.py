@@ -251,7 +251,7 @@ def _is_expected_to_fail(row: Row) -> bool:
 
 
 def _in_every(name: str, rows: Sequence[Row], *, converged: bool) -> Share:
-    """Return in which seeds all networks converge, or in which all fail."""
+    """Return whether all networks of a seed converge (or all fail, if not `converged`), by seed."""
     happened = {
         int(seed): all(row["converged"] is converged for row in members)
         for (seed,), members in group(rows, "seed").items()

@@ -35,7 +35,7 @@ LAYER = 0.5
 MANY = 1 / 3
 """Share of the intermediate layers that counts as "many"."""
 NEAR_PERFECT = 0.01
-"""Largest error of the nearest class centre in a layer that classifies near-perfectly."""
+"""A layer classifies near-perfectly if the nearest class centre is wrong for at most this share."""
 UNSTABLE_DECAYS = (3e-3, 5e-3)
 """Weight decays at which the thesis reports positive inter-class cosines in middle layers."""
 FAILING_DECAY = 1e-2
@@ -58,7 +58,7 @@ PRESETS = {"quick": Config(trained.QUICK), "paper": Config(trained.PAPER)}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Train the networks; return one row per layer, per network, and per network and error."""
+    """Train the networks; return rows of layers, of networks, and of effective depths."""
     runs = config.networks.rows(
         out, seeds=seeds, engine=engine, layers=config.layers, weight_decays=config.weight_decays
     )
@@ -87,7 +87,10 @@ def layer_rows(out: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def depth_rows(rows: list[dict[str, Any]], epsilons: Sequence[float]) -> list[dict[str, Any]]:
-    """Return the effective depths of all networks whose layers have nearest class centres."""
+    """Return the effective depth of every network for every epsilon, as rows.
+
+    Networks with a layer without nearest-class-centre accuracy are left out.
+    """
     depths = []
     for (decay, seed), layers in group(rows, "weight_decay", "seed").items():
         accuracies = [layer["ncc_accuracy"] for layer in layers]
@@ -213,7 +216,10 @@ def _along_layers(
 
 
 def _measured(numbers: Numbers, *fields: str) -> tuple[list[tuple[Row, list[Row]]], int]:
-    """Return converged networks with their layers, and the number of those with missing fields."""
+    """Return converged networks with their layers, and the number of networks left out.
+
+    Networks are left out if one of the fields is None in a layer.
+    """
     layers = group(numbers["rows"], "weight_decay", "seed")
     complete, skipped = [], 0
     for run in numbers["runs"]:
@@ -345,7 +351,9 @@ def inter_unstable(numbers: Numbers) -> Finding:
 
 
 def roughness(layers: Sequence[Row]) -> float:
-    """Return the mean absolute second difference of max inter over layers; 0 for a straight line.
+    """Return how much the largest inter-class cosine jumps between layers.
+
+    This is its mean absolute second difference; it is 0 if the cosine is linear in the layer.
 
     >>> roughness([{"max_inter": value} for value in (0.4, 0.2, 0.0, 0.2)])
     0.2
@@ -354,7 +362,7 @@ def roughness(layers: Sequence[Row]) -> float:
 
 
 def _depths_of(numbers: Numbers) -> list[Row]:
-    """Return the effective depths of converged networks at a near-perfect error."""
+    """Return the rows of effective depths of converged networks for epsilon = `NEAR_PERFECT`."""
     return [
         {**row, "converged": True}
         for row in of_converged(numbers["depths"], numbers["runs"])

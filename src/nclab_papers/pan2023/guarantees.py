@@ -31,9 +31,9 @@ from nclab_papers.shared.small_classifier import NetworkConfig, train
 Array = NDArray[np.float64]
 
 TELLING = 3e-3
-"""Smallest weight decay at which a guaranteed cosine of 0.5 is claimed."""
+"""Smallest weight decay for which we claim that a cosine of 0.5 is guaranteed."""
 PERFECT = 0.99
-"""Smallest training accuracy of a network that counts, as in chapter 3 of the thesis."""
+"""Training accuracy that a network needs to be included, as in chapter 3 of the thesis."""
 CURVE_COLUMNS = (
     Column("ε", "excess_loss", ""),
     Column("thesis intra ≥", "thesis_intra_lower", ""),
@@ -58,9 +58,9 @@ class Config:
     """Sizes of the experiment."""
 
     num_classes: int = 4
-    """Classes of the guarantee curves."""
+    """Number of classes of the guarantee curves."""
     product: float = 3.0
-    """alpha * beta of the guarantee curves."""
+    """Product alpha beta of the norms of the guarantee curves."""
     relative_excess: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
     """Excess losses of the curves, in units of the optimal loss."""
     starts: int = 4
@@ -68,7 +68,7 @@ class Config:
     weight_decays: tuple[float, ...] = (5e-4, 1e-3, 3e-3, 5e-3)
     """Weight decays of the trained networks."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    """Settings of the networks; weight decay is replaced."""
+    """Settings of the networks; `weight_decays` replaces its weight decay."""
 
 
 PRESETS = {
@@ -105,7 +105,7 @@ def run(
 
 
 def curve_row(config: Config, relative: float, seed: int) -> dict[str, float | None]:
-    """Return guaranteed and true worst cosines at one excess loss."""
+    """Return worst cosines at one excess loss: the guaranteed ones, and those a search finds."""
     root = math.sqrt(config.product)
     best = g(root * root, config.num_classes)
     excess = relative * best
@@ -171,7 +171,7 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 INTRA = ("thesis_intra_lower", "intra_lower", "true_intra")
 INTER = ("thesis_inter_upper", "inter_upper", "true_inter")
-"""Fields of the curves, in the order of `STYLES`."""
+"""Fields of `curve_row`, in the order of `STYLES`."""
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
@@ -205,7 +205,10 @@ def pictures(numbers: Numbers) -> list[Picture]:
 
 
 def describe_slope(excess: Array, deviation: Array) -> str:
-    """Return the slope of log deviation over log excess, on the smallest third of the excess.
+    """Return the slope of log(deviation) against log(excess) as text for a label.
+
+    It is fitted to the smallest third of the excess losses with a positive deviation, but at least
+    to three.
 
     >>> excess = np.array([1e-6, 1e-5, 1e-4])
     >>> describe_slope(excess, excess**0.5), describe_slope(excess, 0 * excess)
@@ -218,7 +221,7 @@ def describe_slope(excess: Array, deviation: Array) -> str:
 
 
 def _column(rows: Sequence[Row], name: str) -> Array:
-    """Return a field of the rows as an array, nan for missing values."""
+    """Return a field of all rows as an array, with nan for missing values."""
     return np.array([np.nan if row.get(name) is None else row[name] for row in rows], dtype=float)
 
 

@@ -1,4 +1,9 @@
-"""Lemmas 2.4.1 to 2.4.3: what a small gap in Jensen's inequality says about the numbers."""
+"""Lemmas 2.4.1 to 2.4.3: what a small gap in Jensen's inequality says about the numbers.
+
+For numbers x_1 ... x_N with mean x~ (in formulas a tilde) and a convex function f, the gap epsilon
+is the mean of f(x_i) minus f(x~). A function is lambda-strongly convex if its second derivative is
+at least lambda.
+"""
 
 import math
 from collections.abc import Callable
@@ -15,20 +20,21 @@ from nclab_papers.pan2023.loss_steps import loss_strong_convexity
 Function = Callable[[FloatArray], FloatArray]
 
 SIZES = (2, 3, 5, 12)
-"""Numbers of elements of one data set."""
+"""Values of N, the size of a tested data set."""
 CLASSES = (2, 10)
-"""Numbers of classes in the loss on which the lemmas are tested."""
+"""Numbers of classes of the loss `_loss`, one of the tested functions."""
 SERIES_BELOW = 0.03
-"""Largest |x| for which exp(x) - 1 - x is computed as a series."""
+"""Below this |x|, exp(x) - 1 - x is computed as a series."""
 
 
 def jensen_weighted(x: ArrayLike, weights: ArrayLike, f: Function, modulus: float) -> Inequality:
-    r"""Return both sides of Jensen's inequality for strongly convex functions, with weights.
+    r"""Return both sides of Jensen's inequality with weights for a strongly convex function.
 
     $$f\Bigl(\sum_i t_i x_i\Bigr) \le \sum_i t_i f(x_i) - c\sum_i t_i (x_i-\tilde x)^2$$
 
     Source: pan2023, Lemma 2.4.2
-    Range: weights that sum to one; f strongly convex of modulus c, which is 2c-strongly convex.
+    Range: weights t_i that sum to one, with the weighted mean in place of x~. The lemma calls f
+    strongly convex of modulus c if f(x) - c x² is convex, that is, 2c-strongly convex.
     """
     points = vectors(x, "numbers (..., N)", 1)
     shares = vectors(weights, "weights (..., N)", 1)
@@ -40,12 +46,12 @@ def jensen_weighted(x: ArrayLike, weights: ArrayLike, f: Function, modulus: floa
 
 
 def jensen_variance(x: ArrayLike, f: Function, strong_convexity: ArrayLike) -> Inequality:
-    r"""Compare the variance with the bound from a Jensen gap of a strongly convex function.
+    r"""Compare the variance of numbers with a bound that follows from their Jensen gap.
 
     $$\tfrac1N\sum_i (x_i-\tilde x)^2 \le \frac{2\varepsilon}{\lambda}$$
 
     Source: pan2023, Cor. 2.4.1
-    Range: f lambda-strongly convex where the data lie; the gap is measured from the data.
+    Range: f is lambda-strongly convex between the numbers; epsilon is the gap of these numbers.
     """
     points = vectors(x, "numbers (..., N)", 1)
     convexity = np.asarray(strong_convexity, dtype=np.float64)
@@ -58,14 +64,14 @@ def jensen_variance(x: ArrayLike, f: Function, strong_convexity: ArrayLike) -> I
 def jensen_subset_mean(
     x: ArrayLike, subset: ArrayLike, f: Function, strong_convexity: ArrayLike
 ) -> Inequality:
-    r"""Compare the distance of a subset's mean from the mean of all with its bound.
+    r"""Compare the distance between a subset's mean and the mean of all numbers with its bound.
 
     $$\bigl|\tilde x_S - \tilde x\bigr| \le
       \sqrt{\frac{2\varepsilon(1-\delta)}{\lambda\delta}},\quad \delta = |S|/N$$
 
     Source: pan2023, Lemma 2.4.1
-    Range: S not empty; f lambda-strongly convex where the data lie. Tight: a parabola and data of
-    two values reach equality.
+    Range: S is not empty, and f is lambda-strongly convex between the numbers. Tight: both sides
+    are equal for a parabola and numbers with two values.
     """
     points = vectors(x, "numbers (..., N)", 1)
     convexity = np.asarray(strong_convexity, dtype=np.float64)
@@ -80,13 +86,14 @@ def jensen_subset_mean(
 
 
 def exponential_subset_mean(x: ArrayLike, subset: ArrayLike) -> Inequality:
-    r"""Compare a subset's mean with its upper bound from the gap of the exponential.
+    r"""Compare a subset's mean with an upper bound that follows from the gap of the exponential.
 
     $$\tilde x_S \le \tilde x + \sqrt{\frac{2\varepsilon}{\delta e^{\tilde x}}},\quad
       \varepsilon = \tfrac1N\sum_i e^{x_i} - e^{\tilde x}$$
 
     Source: pan2023, Lemma 2.4.3
-    Range: S not empty. The two sides approach each other as delta goes to 0.
+    Range: S, a fraction delta of the numbers, is not empty. The ratio of the sides can come close
+    to 1 as delta goes to 0.
     """
     points = vectors(x, "numbers (..., N)", 1)
     mean, inside, share = _subset(points, subset)
@@ -112,7 +119,7 @@ def gap_with_rounding(points: FloatArray, f: Function) -> tuple[FloatArray, Floa
 
 
 def relative_exponential_gap(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the gap of the exponential over exp of the mean, and its rounding error."""
+    """Return the Jensen gap of the exponential divided by exp(mean), and its rounding error."""
     deviations = points - points.mean(-1, keepdims=True)
     excess, slope = exp_excess(deviations), np.abs(np.expm1(deviations))
     largest = np.abs(points).max(-1) + np.abs(deviations).max(-1)
@@ -132,7 +139,7 @@ def exp_excess(x: FloatArray) -> FloatArray:
 
 
 def judge_tight(numbers: Numbers) -> Finding:
-    """Judge a statement and report whether its sides can be equal."""
+    """Judge an inequality, and say in the evidence whether it is tight (its sides can be equal)."""
     finding = judge_statement(numbers)
     ratio = numbers["tightest_ratio"]
     tight = "tight" if ratio >= 1 - 1e-6 else "not tight"
@@ -156,7 +163,7 @@ def numbers_with_subset(
 
 
 def _loss(classes: int) -> Function:
-    """Return the strongly convex function of the thesis's proof."""
+    """Return log(1 + (C - 1) exp(x)), the function to which the thesis applies the lemmas."""
     return lambda x: np.logaddexp(0.0, math.log(classes - 1) + x)
 
 

@@ -1,6 +1,8 @@
 """The steps in the proof of Theorem 2.3.1 from the loss to its minimum m.
 
-Weights have shape (..., C, d), features (..., C, N, d): row c holds the samples of class c.
+Weights have shape (..., C, d), features (..., C, N, d): row c holds the N samples of class c. In
+formulas, the centred weight of class c is w_c with a dot, and its mean feature h_c with a tilde.
+The norms alpha and beta are the root mean squares of the feature norms and of the weight norms.
 """
 
 import math
@@ -42,7 +44,9 @@ def networks(
 
 
 def lowest_loss(num_classes: int, dim: int, *, product: float, starts: int = 4) -> float:
-    """Return the smallest loss that a search finds for one feature per class, given alpha beta.
+    """Return the smallest loss that a search finds if the product alpha beta of norms is given.
+
+    Each class has one feature of dimension `dim`.
 
     >>> from nclab.theory.layer_peeled import g
     >>> bool(abs(lowest_loss(3, 2, product=2.0, starts=1) / g(2.0, 3) - 1) < 1e-6)
@@ -66,7 +70,7 @@ def lowest_loss(num_classes: int, dim: int, *, product: float, starts: int = 4) 
 
 
 def minimal_loss(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Compare the loss with m, the smallest loss of any weights and features with these norms.
+    r"""Compare the loss with m, the smallest loss of any weights and features with its norms.
 
     $$\tfrac1{CN}\sum_{c,i}\ell_{c,i} \ge
       m = \log\bigl(1+(C-1)e^{-\frac{C}{C-1}\alpha\beta}\bigr)$$
@@ -130,13 +134,14 @@ def minimum(preset: str) -> Numbers:
 
 
 def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Compare the mean loss of each class with g of its centred weight against its mean feature.
+    r"""Compare the mean loss of each class with a lower bound from its weight and mean feature.
 
     $$\tfrac1N\sum_i\ell_{c,i} \ge
       \log\bigl(1+(C-1)e^{-\frac{C}{C-1}\dot w_c\cdot\tilde h_c}\bigr)$$
 
     Source: pan2023, Eq. (2.9)
-    Range: shape (..., C).
+    Range: shape (..., C). The bound depends on the score, the inner product of the centred weight
+    and the mean feature.
     """
     w, h, _, _ = _with_norms(weight, features)
     left = sample_losses(w, h).mean(-1)
@@ -169,14 +174,14 @@ def class_loss(preset: str) -> Numbers:
 
 
 def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
-    r"""Return both sides of the step to (2.18): a gap leaves the logarithm divided by C.
+    r"""Return log(1 + epsilon/a) and its lower bound epsilon/C, where a + epsilon is at most C.
 
     $$\log(a+\varepsilon) \ge \log a + \frac{\varepsilon}{C},\quad
       a = 1+(C-1)e^{x},\ \varepsilon\ge0,\ a+\varepsilon\le C$$
 
     Source: pan2023, Eq. (2.18)
-    Range: log(a + epsilon) is the bound on the class loss, at most log C near the optimum; both
-    sides are returned minus log a.
+    Range: in the proof, log(a + epsilon) is a bound on the loss of a class, which is at most log C
+    near the optimum. log a is subtracted from both sides.
     """
     a = 1 + (num_classes - 1) * np.exp(np.asarray(argument, dtype=np.float64))
     gap = np.asarray(epsilon, dtype=np.float64)
@@ -204,15 +209,16 @@ def log_sum(preset: str) -> Numbers:
 
 
 LONGER = 1.0075
-"""Norm of a mean feature, relative to alpha, in the counterexample to the reason of the range."""
+"""Norm of one mean feature divided by alpha, in a counterexample to a step of the proof: the proof
+says that no mean feature is longer than alpha."""
 
 
 def one_longer_class(
     num_classes: int, product: float, ratio: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return a simplex ETF as weights (C, d) and features (C, 1, d), one of which is longer.
+    """Return weights (C, d) and features (C, 1, d) of a simplex ETF whose first feature is longer.
 
-    The norm of the first feature is `ratio` times the root mean square norm alpha.
+    Its norm is `ratio` times alpha; `product` is alpha beta.
 
     >>> W, H = one_longer_class(4, 3.0, 1.5)
     >>> [round(float(np.square(rows).sum(-1).mean()), 9) for rows in (W, H)]
@@ -225,7 +231,10 @@ def one_longer_class(
 
 
 def judge_range(numbers: Numbers) -> Finding:
-    """Judge the range near the minimum, and its printed reason by the counterexample."""
+    """Judge the range of `argument_range_printed` near the smallest loss.
+
+    The claim is corrected if the range holds although the reason that the proof gives is false.
+    """
     finding = judge_statement(numbers)
     evidence = describe(
         "for excess losses too small to leave the range (below {excess_to_leave} at C = 10, alpha "
@@ -243,14 +252,14 @@ def judge_range(numbers: Numbers) -> Finding:
 
 
 def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Compare the arguments of the strongly convex function with the range that the proof uses.
+    r"""Compare the arguments x_c of the loss with the interval in which the proof assumes them.
 
     $$|x_c| \le C\alpha\beta,\quad x_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: shape (..., C). True of three classes or more whose loss is near m, as the theorem has
-    it. At a high loss one class may have nearly all of the norms, and |x_c| reaches
-    C sqrt(C/(C-1)) alpha beta.
+    Range: shape (..., C). True for three or more classes if the loss is near m, as the theorem
+    assumes. At a high loss, nearly all of the squared norms may belong to one class, and |x_c|
+    reaches C sqrt(C/(C-1)) alpha beta.
     """
     w, h, alpha, beta = _with_norms(weight, features)
     num_classes = w.shape[-2]
@@ -303,25 +312,25 @@ def norm_range(preset: str) -> Numbers:
 
 
 def _excess(W: FloatArray, H: FloatArray) -> FloatArray:
-    """Return (count,) the excess of the loss over the smallest loss for these norms."""
+    """Return (count,) the loss of each network minus the smallest loss m for its norms."""
     both = minimal_loss(W, H)
     return np.asarray(both.left - both.right)
 
 
 def _enough(least: Callable[[int, float], float], W: FloatArray, H: FloatArray) -> FloatArray:
-    """Return (count,) the excess loss that `least` gives for the classes and norms of a network."""
+    """Return (count,) the value `least(C, alpha beta)` of each network."""
     _, _, alpha, beta = _with_norms(W, H)
     return np.array([least(W.shape[-2], float(product)) for product in alpha * beta])
 
 
 def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> Inequality:
-    r"""Return both sides of the tangent inequality that the thesis writes with ≈.
+    r"""Return the loss at x_0 + epsilon and its tangent at x_0, which is a lower bound.
 
     $$\log\bigl(1+(C-1)e^{x_0+\varepsilon}\bigr) \ge m + (1-e^{-m})\,\varepsilon,\quad
       x_0 = -\tfrac{C}{C-1}\alpha\beta$$
 
     Source: pan2023, Thm 2.3.1 (proof, the gap epsilon_3)
-    Range: every real epsilon, by convexity.
+    Range: every real epsilon, because the loss is convex. The thesis writes ≈ for this step.
     """
     norm_product = np.asarray(product, dtype=np.float64)
     gap = np.asarray(epsilon, dtype=np.float64)
@@ -360,7 +369,8 @@ def excess_for_zero(num_classes: int, product: float) -> float:
     \tfrac1C\bigl[\log C+(C-1)\,g\bigl(\tfrac{C\alpha\beta}{C-1}\bigr)\bigr]-m$$
 
     Source: pan2023, Thm 2.3.1 (proof, positive scores)
-    Range: [0, inf), without a bias; one class at 0, the others alike.
+    Range: [0, inf), without a bias. Equality if the score of one class is 0 and the others have
+    equal scores.
     """
     other_classes = float(g(num_classes * product / (num_classes - 1), num_classes))
     lowest = float(g(product, num_classes))
@@ -400,13 +410,14 @@ def positive(preset: str) -> Numbers:
 
 
 def loss_strong_convexity(num_classes: int, low: ArrayLike, high: ArrayLike) -> FloatArray:
-    r"""Return the strong convexity of the loss as a function of x on an interval.
+    r"""Return the smallest second derivative of the loss phi(x) on the interval from low to high.
 
     $$\lambda = \min_{x\in[a,b]}\varphi''(x),\quad
       \varphi(x) = \log(1+(C-1)e^x),\ \varphi'' = q(1-q)$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: (0, 1/4]; the second derivative has one peak, so the minimum is at an end.
+    Range: (0, 1/4]. q is the probability of the wrong classes. The second derivative has one peak,
+    so it is smallest at an end of the interval.
 
     >>> float(loss_strong_convexity(2, 0.0, 0.0))
     0.25

@@ -29,9 +29,9 @@ from nclab_papers.pan2023.loss_steps import networks
 from nclab_papers.pan2023.setting import EXACT
 
 CLOUDS = {"quick": 60, "paper": 600}
-"""Number of networks that a preset measures individually."""
+"""Number of random networks that the library measures one by one, by preset."""
 MANY = {"quick": 2_000, "paper": 20_000}
-"""Number of networks that a preset measures in one array."""
+"""Number of random networks that are evaluated together as one array, by preset."""
 
 
 def _measured(weight: FloatArray, features: FloatArray) -> Collapse:
@@ -217,9 +217,14 @@ def nearest_mean(preset: str) -> Numbers:
 
 
 def _accuracy_bound(intra: FloatArray, inter: FloatArray) -> float:
-    """Return a lower bound on the accuracy of the nearest mean, by Chebyshev's inequality.
+    """Return a lower bound on the accuracy of the class mean with the largest cosine.
 
-    The inequality is applied to u . (m_c/|m_c| - m_k/|m_k|), with u a unit feature of class c.
+    Chebyshev's inequality is applied to u . (m_c/|m_c| - m_k/|m_k|), where u is a unit feature of
+    class c, and m_c is the mean of the unit features of this class.
+
+    Args:
+        intra: (C,) intra-class cosines.
+        inter: (C, C) inter-class cosines.
     """
     errors = []
     for c in range(len(intra)):

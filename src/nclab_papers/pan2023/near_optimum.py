@@ -3,7 +3,9 @@
 Weights have shape (..., C, d), features (..., C, N, d). The score of a class is the inner product
 of its centred weight and its mean feature. The proof splits the excess loss into three parts:
 epsilon_1 comes from unequal logits of the wrong classes, epsilon_2 from unequal scores of the
-classes, and epsilon_3 from scores below the product of the norms.
+classes, and epsilon_3 from scores below alpha beta, the product of the norms. Its bounds hold for
+all classes except for a fraction delta, the exempt classes; they use lambda, the strong convexity
+of the loss.
 """
 
 import math
@@ -29,27 +31,27 @@ from nclab_papers.pan2023.jensen import gap_with_rounding, relative_exponential_
 from nclab_papers.pan2023.loss_steps import loss_strong_convexity, networks
 
 LEAST = 1e-290
-"""Smallest strong convexity with a finite reciprocal."""
+"""Bounds with a strong convexity of at most this number are skipped, as they would be infinite."""
 DELTAS = (0.05, 0.2, 0.45)
-"""Fractions delta of the exempt classes."""
+"""Tested values of delta, the fraction of exempt classes."""
 SMALL = 0.03
-"""Factor on weights and features in the tests at small norms."""
+"""Factor that makes the norms of weights and features small in some tests."""
 PAIR: FloatArray = np.array([[1.0], [-1.0]])
-"""Weights of the case with two classes that was worked out by hand. Its scores are 2 and 1, and
-C/(C-1) is 2, so the arguments x of the loss are -4 and -2."""
+"""Weights of a case with two classes that was worked out by hand; its features are `SCORES`. The
+scores are 2 and 1, and C/(C-1) is 2, so the arguments x of the loss are -4 and -2."""
 SCORES: FloatArray = np.array([[[2.0]], [[-1.0]]])
 HAND_DELTA = 0.4
 ROW: FloatArray = np.array([[2.0], [0.0], [1.0]])
-"""Weights of the case with three classes, in which every feature is 1."""
+"""Weights of a case with three classes that was worked out by hand; every feature is 1."""
 
 JUDGE_BOUND = judge_and_describe("{tally} ({telling} of the bounds are positive)")
-"""Judge of a lower bound on cosines that counts the cases in which it is positive."""
+"""Function that judges a lower bound on cosines and reports how often the bound is positive."""
 
 Step = Callable[[ArrayLike, ArrayLike, float], Inequality]
 
 
 class NearOptimal(NamedTuple):
-    """Quantities in (2.19) to (2.21)."""
+    """Scores and norms of a network, and the parts of the bounds (2.19) to (2.21) on them."""
 
     classes: int
     product: FloatArray
@@ -61,13 +63,15 @@ class NearOptimal(NamedTuple):
     third: FloatArray
     """The part epsilon_3 of the excess loss."""
     root: FloatArray
-    """The square root in (2.19) and (2.20)."""
+    """sqrt(2 epsilon_2 (1 - delta) / (lambda delta)), a part of the bounds."""
     convexity: FloatArray
+    """Strong convexity lambda of the loss between the smallest and the largest score."""
     rounding: FloatArray
+    """Largest rounding error of `root`."""
 
 
 def near_optimal(weight: ArrayLike, features: ArrayLike, delta: float) -> NearOptimal:
-    """Compute the quantities in (2.19) to (2.21) for an exempt fraction delta of the classes."""
+    """Return the scores and norms of a network, and what the bounds on them consist of."""
     w, h = weights_and_features(weight, features)
     classes = w.shape[-2]
     centred = w - w.mean(-2, keepdims=True)
@@ -96,7 +100,10 @@ def near_optimal(weight: ArrayLike, features: ArrayLike, delta: float) -> NearOp
 def _apply(
     step: Step, preset: str, seed: int, classes: Sequence[int] = (2, 3, 4, 10)
 ) -> list[Inequality]:
-    """Apply a step to networks near and far from the minimum, some with one heavy class."""
+    """Evaluate an inequality for random networks near and far from the smallest loss.
+
+    In half of them one class has larger weights and features.
+    """
     rng = np.random.default_rng(seed)
     results = []
     for count in classes:
@@ -113,7 +120,7 @@ def _apply(
 
 
 def _hand_bounds() -> tuple[float, float]:
-    """Return the right sides of (2.19) and (2.20) for two classes."""
+    """Return the bounds (2.19) and (2.20) for the case `PAIR`, computed by hand."""
 
     def loss(x: float) -> float:
         return math.log1p(math.exp(x))
@@ -126,13 +133,15 @@ def _hand_bounds() -> tuple[float, float]:
 
 
 def low_scores(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""Compare the smallest score, except for a share delta of the classes, with its lower bound.
+    r"""Compare the smallest score of the classes with its lower bound.
+
+    The share delta of the classes with the smallest scores is left out.
 
     $$\dot w_c\cdot\tilde h_c \ge \alpha\beta - \tfrac{C-1}{C}\Bigl(\varepsilon_3 +
       \sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr)$$
 
     Source: pan2023, Eq. (2.19)
-    Range: shape (...); lambda is the strong convexity where the scores lie.
+    Range: shape (...). lambda is the strong convexity of the loss between the scores.
     """
     near = near_optimal(weight, features, delta)
     few = math.floor(delta * near.classes + 1e-9)
@@ -159,7 +168,9 @@ def eq_2_19(preset: str) -> Numbers:
 
 
 def large_norms(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""Compare the largest product of norms, except for a share delta of classes, with its bound.
+    r"""Compare the largest product of norms of a class with its upper bound.
+
+    The share delta of the classes with the largest products is left out.
 
     $$\alpha_c\beta_c \le \alpha\beta + \tfrac{C-1}{C}\Bigl(\tfrac{1-\delta}\delta\varepsilon_3 +
       \sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr)$$
@@ -195,18 +206,21 @@ def eq_2_20(preset: str) -> Numbers:
 def other_classes(
     weight: ArrayLike, features: ArrayLike, delta: float, *, centred: bool
 ) -> Inequality:
-    r"""Compare the largest score of other classes, except for a share delta, with its bound.
+    r"""Compare the largest score of a wrong class with its upper bound, for the samples of class c.
+
+    The share delta of the wrong classes c' with the largest scores is left out.
 
     $$(\dot w_{c'}-\dot w_c)\cdot\tilde h_c \le m_c +
       \sqrt{\tfrac{2\varepsilon_{1,c}}{e^{m_c}\delta}},\quad
       m_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
 
     Source: pan2023, Eq. (2.22) and (2.23)
-    Range: shape (..., C); epsilon_{1,c} is the sum of the C - 1 exponentials minus
-    (C - 1) exp(m_c). Lemma 2.4.3 would allow to divide it by C - 1.
+    Range: shape (..., C). epsilon_{1,c} is the sum of exp of the left side over the C - 1 wrong
+    classes, minus (C - 1) exp(m_c). By Lemma 2.4.3 the bound is true even with epsilon_{1,c}
+    divided by C - 1.
 
     Args:
-        centred: add the score of the class itself to both sides, which gives (2.23).
+        centred: add the score of class c to both sides, which gives (2.23).
     """
     w, h = weights_and_features(weight, features)
     classes = w.shape[-2]
@@ -263,15 +277,18 @@ eq_2_23 = statement(
 
 
 def self_duality(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""Compare NC3 with the printed bound, for all but a share 2 delta of the classes.
+    r"""Compare the smallest cosine of centred weight and mean feature with the printed bound.
+
+    The share 2 delta of the classes with the smallest cosines is left out.
 
     $$\cos(\dot w_c,\tilde h_c) \ge 1 - \tfrac{C-1}{C\alpha\beta}\cdot
       2\sqrt{\tfrac{2\varepsilon(1-\delta)}{\lambda\delta}}$$
 
     Source: pan2023, Thm 2.3.1 (proof, NC3)
-    Range: shape (...), delta below 1/2, lambda on [-C alpha beta, C alpha beta] as in the proof,
-    epsilon below delta. Our copy shows the factor (C-1)/(C alpha beta) in the lines before and
-    after, not in this one; at small norms the bound needs it.
+    Range: shape (...), delta below 1/2, epsilon below delta. lambda is the strong convexity on
+    [-C alpha beta, C alpha beta], as in the proof. In our copy of the thesis the factor
+    (C-1)/(C alpha beta) is missing in this line, but not in the lines before and after; without it
+    the bound is false at small norms.
     """
     near = near_optimal(weight, features, delta)
     w, h = weights_and_features(weight, features)

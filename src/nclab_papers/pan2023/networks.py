@@ -1,4 +1,4 @@
-"""Trained networks of chapter 3: their sizes, their rows, and the curves that figures share.
+"""Trained networks of chapter 3: their sizes, their results, and lines that several figures show.
 
 Several experiments use the same networks; each network is trained once. Comparisons leave out
 networks that did not converge, as the thesis does.
@@ -50,12 +50,12 @@ class Networks:
     """
 
     inputs: int = 16
-    """Dimension of the samples; not stated, taken from the author's published code."""
+    """Dimension of the samples. The thesis does not state it; the author's published code does."""
     classes: int = 4
-    """Number of classes; taken from the same code."""
+    """Number of classes, from the author's published code."""
     samples: int = 10_000
     width: int = 300
-    """Width of the hidden layers; taken from the same code."""
+    """Width of the hidden layers, from the author's published code."""
     epochs: int = 300
     batch: int = 128
     moments: int = 6
@@ -112,28 +112,28 @@ class Networks:
     def rows(
         self, out: Path, *, seeds: Sequence[int], engine: Engine, **settings: Any
     ) -> list[dict[str, Any]]:
-        """Train the networks of all seeds that are missing; return one row per network.
+        """Train the networks that `out/fleet` lacks; return one row per network.
 
         Args:
-            settings: arguments of `sweeps`.
+            settings: further arguments of `sweeps`.
         """
         trained = self.train(out, self.sweeps(seeds=seeds, **settings), engine=engine)
         return [row for members in trained for row in members]
 
 
 QUICK = Networks(samples=2448, width=75, epochs=150, moments=10)
-"""Smaller networks for the thesis's depths and weight decays: width and samples divided by four,
-epochs by two. Batches have the thesis's sizes, 128 and in the end 16 (hence not 2,500 samples),
-because the size determines the noise in the running averages of batch norm."""
+"""Smaller networks: about a quarter of the width and samples of the thesis, and half of its epochs.
+With this number of samples, batches have the sizes of the thesis: 128, and 16 at the end of an
+epoch. These sizes determine the noise in the running averages of batch norm."""
 PAPER = Networks()
 """The thesis's networks."""
 RECORDED = RecordedNetworks("fleet", ("min_intra", "max_inter", "nc4_ncc_accuracy"))
-"""Recorded networks. The experiments read these metrics for every layer; they read other metrics
-only for the last layer, from the record of the end of a run."""
+"""Folder of the runs, and the metrics that the experiments need for every layer. Other metrics are
+needed only for the last layer, and are taken from the record of the end of a run."""
 
 
 def last_layers(out: Path, row: Row) -> list[dict[str, Any]]:
-    """Return the measured layers at the end of a run, in order; empty if it has no end."""
+    """Return the metrics of every layer in the last measurement of a run; empty if it has none."""
     return list(layers_of(read_run(out / RECORDED.folder / row["run"]).last(MEASUREMENT)))
 
 
@@ -143,7 +143,7 @@ def describe_config(config: Any, seeds: Sequence[int]) -> dict[str, Any]:
 
 
 def degree(row: Row) -> float:
-    """Return the degree of collapse that the thesis plots: min intra - max inter.
+    """Return the degree of collapse: smallest intra-class minus largest inter-class cosine.
 
     >>> round(degree({"min_intra": 0.95, "max_inter": -0.3}), 12)
     1.25
@@ -222,7 +222,7 @@ def note_skipped(finding: Finding, skipped: int) -> Finding:
 
 
 INTRA_COLOUR, INTER_COLOUR, ACCURACY_COLOUR = 0, 4, 2
-"""Blue, yellow and green, as in the thesis's pictures of layers."""
+"""Palette indices of blue, yellow and green, the colours of the thesis's pictures of layers."""
 NORM_NAMES = {"affine": "BN with affine", "plain": "BN without affine", "none": "no BN"}
 COSINE_RANGE = (-0.45, 1.05)
 DECAY_AXIS: dict[str, Any] = {
@@ -231,7 +231,7 @@ DECAY_AXIS: dict[str, Any] = {
     "x_scale": "log",
     "x_ticks": (1e-4, 1e-3, 1e-2),
 }
-"""Horizontal axis of a panel over weight decay."""
+"""Fields of a panel whose horizontal axis is the weight decay."""
 COSINE_LINES = (
     Line("min intra", "min_intra", colour=INTRA_COLOUR),
     Line("max inter", "max_inter", colour=INTER_COLOUR),
@@ -268,7 +268,7 @@ def cosine_panel(title: str, rows: Sequence[Row], classes: int, *, x: str, **axi
 
 
 def line_caption(rows: Iterable[Row]) -> str:
-    """Return what lines over seeds show, and which networks did not converge.
+    """Return a caption that says what the lines show, and which networks did not converge.
 
     >>> row = {"norm": "none", "weight_decay": 0.01, "seed": 0, "converged": False}
     >>> line_caption([row]).removeprefix(SEED_CAPTION)

@@ -24,9 +24,9 @@ from nclab.theory.certificates.regularised import regularised_optimum
 from nclab_papers.pan2023 import networks as trained
 
 LOG_NORM = 0.01
-"""Smallest slope of interest, of log10 of a norm per decade of weight decay."""
+"""Smallest change of interest of log10 of a norm, per factor of ten in weight decay."""
 POINTS = 40
-"""Number of points of the curves of the optimum."""
+"""Number of weight decays at which the curves of the optimum are computed."""
 OPTIMUM, GUARANTEED = 1, 2
 """Palette indices of the curves."""
 
@@ -46,7 +46,7 @@ PRESETS = {"quick": Config(trained.QUICK), "paper": Config(trained.PAPER)}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Train the networks and return each with its optimum and its certificate."""
+    """Train the networks; return each with the optimum for its weight decay and its guarantees."""
     networks = config.networks.rows(
         out, seeds=seeds, engine=engine, layers=config.layers, weight_decays=config.weight_decays
     )

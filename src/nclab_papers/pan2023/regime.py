@@ -4,8 +4,9 @@ Claim: outside of epsilon << 1 the bound is vacuous; how small is small enough d
 alpha * beta.
 Source: pan2023, Thm 2.3.1
 
-No network is trained. The certificate of nclab is compared with the thesis's proof, whose steps are
-repaired and use the best possible curvature, for the same fraction of the classes.
+No network is trained. The certificate of nclab is compared with the bound that the proof of the
+thesis gives if its errors are corrected and lambda, the strong convexity of the loss, is as large
+as the norms and the loss allow.
 """
 
 import math
@@ -26,11 +27,11 @@ from nclab.theory.certificates.theorem_constants import curvature_reachable, the
 from nclab.theory.layer_peeled import g
 
 HALF = 0.5
-"""Intra-class cosine for which the largest excess loss is computed."""
+"""Guaranteed intra-class cosine for which `largest_excess` searches the excess loss."""
 STEPS = 40
-"""Number of bisection steps of this search."""
+"""Number of bisection steps of `largest_excess`."""
 SEARCHED = (-30.0, 1.0)
-"""Range of the search, as base 10 logarithms of excess losses."""
+"""Range of log10 of the excess loss that `largest_excess` searches."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Config:
     """Products alpha * beta of the norms."""
     excess: tuple[float, ...] = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
     delta: float = 0.05
-    """The thesis's bound is about a fraction 1 - 2 delta of the classes."""
+    """Half of the fraction of classes to which the bound of the thesis does not apply."""
 
 
 PRESETS = {"quick": Config(), "paper": Config()}
@@ -51,7 +52,10 @@ PRESETS = {"quick": Config(), "paper": Config()}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Compute the guaranteed cosines on the grid and the largest excess losses; ignore seeds."""
+    """Return the guaranteed cosines on the grid, and for each C and alpha beta the largest excess.
+
+    Seeds are ignored, as nothing is random.
+    """
     cells = [(classes, product) for classes in config.classes for product in config.products]
     grid, limits = [], []
     for classes, product in track(cells, "regimes"):
@@ -88,7 +92,9 @@ def certified(classes: int, product: float, excess: float) -> float:
 
 
 def thesis_bound(classes: int, product: float, excess: float, *, delta: float) -> float:
-    """Return the intra-class cosine of most classes by the repaired proof of the thesis.
+    """Return the intra-class cosine that the thesis guarantees a fraction 1 - 2 delta of classes.
+
+    Errors of its proof are corrected; 0 means no guarantee.
 
     >>> [round(thesis_bound(10, 5.0, excess, delta=0.05), 2) for excess in (1e-5, 1e-3)]
     [0.71, 0.0]
@@ -102,7 +108,10 @@ def thesis_bound(classes: int, product: float, excess: float, *, delta: float) -
 def largest_excess(guaranteed: Callable[[float], float]) -> float | None:
     """Return the largest excess loss at which an intra-class cosine of one half is guaranteed.
 
-    None if there is none down to 1e-30, because smaller excess losses round to the optimum.
+    Return None if an excess loss of 1e-30 is too large; smaller ones are lost in rounding.
+
+    Args:
+        guaranteed: returns the guaranteed cosine for an excess loss.
 
     >>> round(largest_excess(lambda excess: 1 - excess), 6)
     0.5
@@ -140,7 +149,7 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Return the guarantees over excess loss and norms."""
+    """Return heat maps of the guaranteed cosine by excess loss and alpha beta."""
     maps = [
         _map(int(classes), rows) for (classes,), rows in group(numbers["grid"], "classes").items()
     ]

@@ -31,11 +31,12 @@ from nclab_papers.pan2023.networks import DECAYS
 PRODUCT = 4.0
 """Product alpha beta at which the certificates are compared."""
 RELATIVE = 1e-3
-"""Excess loss of the certificates for a fraction of the pairs, in units of the optimal loss."""
+"""Excess loss divided by the optimal loss at which `_one_pair` computes its bounds."""
 LOOSE = 0.05
-"""Largest accepted gap between a bound and the worst pair found, relative to its deviation."""
+"""Largest accepted difference between a bound and the worst pair that a search finds, divided by
+the deviation of this pair from -1/(C-1)."""
 SEARCHED = 1e-6
-"""Largest error of a search on a grid."""
+"""Largest accepted difference between a bound and a search on a grid."""
 
 
 def _fractions(preset: str) -> Numbers:
@@ -60,7 +61,11 @@ def _fractions(preset: str) -> Numbers:
 
 
 def _one_pair(classes: int) -> Numbers:
-    """Return the bounds for delta just below one pair and at one pair, and the worst pair found."""
+    """Return upper bounds on inter-class cosines, and the largest that a search finds.
+
+    The bounds are for all pairs, for all pairs but a share delta just below that of one pair, and
+    for a share delta of exactly one pair.
+    """
     root, best = math.sqrt(PRODUCT), g(PRODUCT, classes)
     pairs = classes * (classes - 1) / 2
     below, at = (
@@ -78,10 +83,11 @@ def _one_pair(classes: int) -> Numbers:
 
 
 def least_alignment(classes: int, product: float, loss: float, few: int) -> float:
-    """Return the smallest alignment that `few` classes can all have, by bisection.
+    """Return the smallest cosine of classifier row and mean feature that `few` classes can have.
 
-    These classes have alignment rho at a product p of norms. The others share the remaining norms
-    and are perfectly aligned.
+    The mean loss of all classes is `loss`, and `product` is alpha beta. The `few` classes have
+    equal cosines rho and a product p of their norms; the other classes share the remaining norms
+    and have cosine 1. The smallest rho over all p is found by bisection.
 
     >>> [round(least_alignment(4, 4.0, 0.02, few), 3) for few in (1, 2)]
     [0.787, 0.882]

@@ -28,9 +28,9 @@ from nclab.theory.statements import ROUNDING, Inequality, sample_losses
 from nclab_papers.pan2023.loss_steps import networks
 
 EXACT = 1e-12
-"""Largest deviation that counts as rounding, for numbers of order one."""
+"""An error of at most this size counts as rounding, for numbers of order one."""
 LAYERS = {"quick": 30, "paper": 300}
-"""Number of batch norm layers that a preset tests."""
+"""Number of tested batch norm layers, by preset."""
 
 
 @statement(
@@ -83,9 +83,9 @@ def batch_norm_rms_printed(
     $$\sqrt{\tfrac1N\sum_i\|h_i\|^2} = \|\gamma\|$$
 
     Source: pan2023, Prop. 2.2.1
-    Range: applies to layers with bias 0, as printed. Exact only with eps 0 (torch asks for a
-    positive one; 1e-300 vanishes), training statistics and no constant coordinate.
-    `batch_norm_mean_square` is true of every layer.
+    Range: bias 0, as printed. gamma is the scale of the layer. Exact only in training mode, without
+    a constant coordinate, and with eps = 0; torch requires eps > 0, but 1e-300 has no effect.
+    `batch_norm_mean_square` is true for every layer.
     """
     outputs, gamma, bias = _outputs(layer, inputs, batch_size)
     left = outputs.square().sum(1).mean().sqrt()

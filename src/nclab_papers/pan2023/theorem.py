@@ -1,7 +1,9 @@
 """Claims about both halves of the main theorem of pan2023: a share of the classes or of the pairs.
 
-Networks that are known to be bad test the certified bounds. The powers of epsilon and delta and the
-rate in alpha beta are then estimated from the bounds on a grid of sizes.
+The theorem bounds the deviation from collapse, 1 - intra of a class or inter + 1/(C-1) of a pair,
+for all but a share delta of the classes or pairs. The certified bounds of nclab are tested with
+networks that deviate as much as possible. Then the powers of the excess loss epsilon and of delta,
+and the growth with alpha beta, are estimated from these bounds on a grid of sizes.
 """
 
 import itertools
@@ -24,34 +26,34 @@ from nclab.theory.statements import sample_losses, units
 from nclab.theory.worst_case import worst_intra
 
 POWER, POWER_OF_PAIRS = 1 / 2, 1 / 6
-"""Powers of epsilon / delta in the two halves of the theorem."""
+"""Powers of epsilon / delta that the theorem states: for classes, and for pairs of classes."""
 SLACK = 0.02
-"""Largest accepted difference between a fitted slope and its limit."""
+"""Amount by which a fitted slope may be on the wrong side of its limit."""
 NEAR = 1.05
-"""Largest ratio of certified and attained deviation that counts as close."""
+"""A network comes close to a bound if the bound is at most this multiple of its deviation."""
 REGIMES = 3
-"""Number of pairs (classes, product of norms) for which a network must come close to the bound."""
+"""Number of combinations of C and alpha beta in which a network must come close to the bound."""
 CASES = {
     "quick": {"classes": 4, "product": 3.0, "starts": 2},
     "paper": {"classes": 10, "product": 5.0, "starts": 6},
 }
 CLASSES, PRODUCTS = (4, 6, 10), (1.0, 3.0, 6.0)
 SPREADS = (1e-3, 1e-2, 0.05, 0.2)
-"""Distances of features from their class mean, relative to its norm."""
+"""Distances of features from their class mean, divided by the norm of the mean."""
 DEGREES = (1, 2, 3)
-"""Numbers of raised pairs per class, whose cosine is larger than that of a simplex. If all classes
-are alike, the worst network is known."""
+"""Numbers of raised pairs that each class belongs to. A raised pair has a larger cosine than that
+of a simplex. With equally many per class, the network that raises them most is known."""
 MOVES = (1e-4, 1e-3, 1e-2, 0.05)
-"""Distances by which the two classes of a raised pair move towards each other."""
+"""Values of `move` in `worst_network`: how far the classes of a raised pair approach each other."""
 EXCESS = (1e-6, 1e-5, 1e-4)
-"""Excess losses, in units of the optimal loss, from which the powers are estimated."""
+"""Excess losses, divided by the optimal loss, at which the powers are estimated."""
 BEYOND = ((10, 5.0, 1e-4, 0.1), (10, 5.0, 1e-4, 0.2), (12, 8.0, 1e-5, 0.08))
-"""Classes, product, excess and delta at which two means may have a positive cosine."""
+"""Values of C, alpha beta, epsilon and delta at which some pair may have a positive cosine."""
 
 
 @cache
 def _curve(preset: str) -> dict[str, Any]:
-    """Return the true worst case of one class and the certified bound at three excess losses."""
+    """Return 1 - intra of a class at three excess losses: the worst found, and the bound on it."""
     classes, product = int(CASES[preset]["classes"]), float(CASES[preset]["product"])
     best, root = g(product, classes), math.sqrt(product)
     rows = []
@@ -71,7 +73,9 @@ def _curve(preset: str) -> dict[str, Any]:
 
 
 def spread_network(classes: int, product: float, count: int, spread: float) -> list[FloatArray]:
-    """Return a simplex as weights (C, d) and features (C, 2, d), with spread in `count` classes.
+    """Return weights (C, d) and features (C, 2, d) of a simplex ETF in which some classes spread.
+
+    Each of the first `count` classes has two different features. `product` is alpha beta.
 
     >>> W, H = spread_network(4, 3.0, 1, 0.1)
     >>> [round(float(np.square(rows).sum(-1).mean()), 9) for rows in (W, H)]
@@ -85,7 +89,7 @@ def spread_network(classes: int, product: float, count: int, spread: float) -> l
 
 
 def _certified(sizes: Mapping[str, float], loss: float) -> dict[str, float]:
-    """Return the excess loss and the certified 1 - intra of all classes but a share delta."""
+    """Return the excess loss, and the bound on 1 - intra for all classes but a share delta."""
     classes, root = int(sizes["classes"]), math.sqrt(sizes["product"])
     bound = certify(classes, root, root, loss, sizes["delta"], pairs=False).fraction_intra_lower
     excess = loss - g(sizes["product"], classes)
@@ -107,7 +111,9 @@ def _classes(preset: str) -> Numbers:
 
 
 def raised(classes: int, degree: int) -> FloatArray:
-    """Return the adjacency of raised pairs: neighbours on a circle, for odd degrees also opposites.
+    """Return (C, C) which pairs are raised: 1 for classes near each other on a circle, else 0.
+
+    Every class is in `degree` raised pairs; an odd degree includes the opposite class.
 
     >>> raised(4, 1).tolist()[0], raised(6, 2).sum(0).tolist()
     ([0.0, 0.0, 1.0, 0.0], [2.0, 2.0, 2.0, 2.0, 2.0, 2.0])
@@ -120,7 +126,9 @@ def raised(classes: int, degree: int) -> FloatArray:
 
 
 def worst_network(classes: int, product: float, pairs: FloatArray, move: float) -> FloatArray:
-    """Return the weights and features (2, C, d) of the worst network with these pairs raised.
+    """Return the weights and features (2, C, d) of the network that raises the given pairs most.
+
+    `move` is the distance by which the two classes of a pair move towards each other.
 
     >>> W, H = worst_network(4, 3.0, raised(4, 1), 0.1)
     >>> [round(float(np.square(rows).sum(1).mean()), 9) for rows in (W, H)]
@@ -134,7 +142,7 @@ def worst_network(classes: int, product: float, pairs: FloatArray, move: float) 
 
 
 def _certified_pairs(classes: int, product: float, loss: float, exempt: int) -> float | None:
-    """Return the certified inter + 1/(C-1) of all pairs but a number of exempt ones."""
+    """Return the certified bound on inter + 1/(C-1) for all pairs but `exempt` of them."""
     upper = pairs_upper(norms_and_loss(classes, product, 1.0, loss), exempt)
     return None if upper is None else upper + 1 / (classes - 1)
 
@@ -169,12 +177,13 @@ def _pairs(preset: str) -> Numbers:
 
 
 def slopes(grid: Sequence[Row], power: float = 0.5) -> dict[str, float]:
-    """Return powers of epsilon and delta in the certified deviation, and its rate in alpha beta.
+    """Return how the certified deviation grows: powers of epsilon and delta, rate in alpha beta.
 
-    Each is the least favourable value over the other sizes of the grid.
+    Each number is the least favourable one over the other sizes of the grid. The rate is the slope
+    of log(deviation / epsilon^power) against alpha beta, times (C-1)/C.
 
     Args:
-        power: power of epsilon by which certified deviations at different epsilon are normalised.
+        power: power of epsilon by which deviations are divided before the rate is fitted.
 
     >>> grid = [{"classes": 4, "product": a, "excess": e, "delta": d,
     ...          "certified": math.exp(a) * (e / d) ** 0.5}
@@ -203,16 +212,18 @@ def slopes(grid: Sequence[Row], power: float = 0.5) -> dict[str, float]:
 
 
 def slope(rows: Sequence[Row], key: str, of: str = "certified") -> float:
-    """Return the power of the field `key` in the field `of`, fitted over the rows."""
+    """Return the slope of the log of field `of` against the log of field `key`, over the rows."""
     logs = np.log([[row[key], row[of]] for row in rows])
     return float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
 
 
 def largest_constant(rows: Sequence[Row], power: float) -> float:
-    """Return the constant that the theorem needs in place of both O.
+    r"""Return the smallest constant K for which K times the printed rate bounds every deviation.
 
-    It multiplies the exponential of the remark, divided by alpha beta, times a power of
-    epsilon / delta.
+    $$K\,\frac{e^{\frac{C}{C-1}\alpha\beta}}{\alpha\beta}
+      \Bigl(\frac{\varepsilon}{\delta}\Bigr)^{\mathrm{power}}$$
+
+    The theorem writes O(1) for K and O(alpha beta) for the exponent.
     """
     constants = []
     for row in rows:
@@ -224,7 +235,7 @@ def largest_constant(rows: Sequence[Row], power: float) -> float:
 
 
 def _near(rows: Sequence[Row]) -> int:
-    """Count the pairs (classes, product of norms) with a network close to the certified bound."""
+    """Count the combinations of C and alpha beta in which a network comes close to the bound."""
     regimes = {
         (row["classes"], row["product"])
         for row in rows
@@ -234,10 +245,11 @@ def _near(rows: Sequence[Row]) -> int:
 
 
 def _describe(rows: Sequence[Row], over: Sequence[float], networks: str) -> str:
-    """Return how the networks compare with the certified bound.
+    """Return a sentence that says how the networks compare with the certified bound.
 
     Args:
-        over: attained minus certified deviations.
+        over: attained minus certified deviation of each row.
+        networks: what is special about the networks.
     """
     return (
         f"C = {CLASSES[0]} to {CLASSES[-1]}, alpha beta = {PRODUCTS[0]:g} to {PRODUCTS[-1]:g}: "

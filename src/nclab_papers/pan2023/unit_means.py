@@ -1,6 +1,7 @@
 """Lemmas 2.4.4 to 2.4.6: mean features and mean unit features.
 
-The unit vector of a zero vector is zero, as in the metrics; the lemmas allow it.
+In formulas h~ is the mean feature and h̄ the mean unit feature, the mean of h_i/‖h_i‖. The unit
+vector of a zero vector is zero, as in the metrics; the lemmas allow it.
 """
 
 import math
@@ -29,26 +30,28 @@ from nclab_papers.pan2023.jensen import SIZES, judge_tight
 
 
 class Pairing(NamedTuple):
-    """Norms and inner products of a vector w and features h that the lemmas use."""
+    """Norms and inner products of a vector w and features h, as the lemmas use them."""
 
     rms: FloatArray
-    """Root mean square norm alpha of the features."""
+    """alpha, the root mean square norm of the features."""
     length: FloatArray
-    """Norm beta of the vector."""
+    """beta, the norm of w."""
     inner: FloatArray
-    """Inner product c of the vector with the mean feature."""
+    """c, the inner product of w and the mean feature."""
     inner_units: FloatArray
-    """Inner product of the vector with the mean unit feature."""
+    """Inner product of w and the mean unit feature."""
     unit_mean_norm: FloatArray
     """Norm of the mean unit feature."""
     ratio: FloatArray
-    """Norm of the mean feature over alpha, in [0, 1]."""
+    """Norm of the mean feature divided by alpha, in [0, 1]."""
     length_ratio: FloatArray
-    """Mean norm of the features over alpha, in [0, 1]."""
+    """Mean norm of the features divided by alpha, in [0, 1]."""
 
 
 def pairing(vector: ArrayLike, features: ArrayLike) -> Pairing:
     """Return norms and inner products of a vector (..., d) and features (..., N, d).
+
+    In the example the mean feature (0, 4) has norm 4, and both features have norm 5:
 
     >>> float(pairing([1.0, 0.0], [[3.0, 4.0], [-3.0, 4.0]]).ratio)
     0.8
@@ -63,18 +66,18 @@ def pairing(vector: ArrayLike, features: ArrayLike) -> Pairing:
 
 
 def _over(top: FloatArray, bottom: FloatArray) -> FloatArray:
-    """Return the quotient; 0 if the denominator is 0, where no lemma applies."""
+    """Return top / bottom, or 0 where bottom is 0 (no lemma applies there)."""
     result: FloatArray = np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1.0), 0.0)
     return result
 
 
 def cosine_identity(features: ArrayLike, others: ArrayLike) -> Inequality:
-    r"""Compare the average cosine of two classes with the product of their mean unit features.
+    r"""Compare the mean cosine of two classes with the inner product of their mean unit features.
 
     $$\tfrac1{N^2}\sum_{i,j}\cos(h_{c,i},h_{c',j}) = \bar h_c\cdot\bar h_{c'}$$
 
     Source: pan2023, Lemma 2.4.4
-    Range: features (..., N, d); twice the same class gives intra.
+    Range: features (..., N, d). For the same class twice, this is its intra-class cosine.
     """
     first = units(vectors(features, "features (..., N, d)", 2))
     second = units(vectors(others, "features (..., N, d)", 2))
@@ -84,14 +87,16 @@ def cosine_identity(features: ArrayLike, others: ArrayLike) -> Inequality:
 
 
 def unit_mean_norm(direction: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Compare the norm of the mean unit feature with its bound, for features mostly along u.
+    r"""Compare the norm of the mean unit feature with a bound from the inner products with u.
 
     $$\Bigl\|\tfrac1N\sum_i\frac{v_i}{\|v_i\|}\Bigr\| \ge
       2\Bigl(\frac{c}{\alpha\beta}\Bigr)^2-1,\quad
       c = \tfrac1N\sum_i\langle u,v_i\rangle \ge \frac{\alpha\beta}{\sqrt2}$$
 
     Source: pan2023, Lemma 2.4.5
-    Range: alpha, beta and c are measured from the data, the strongest choice. Tight.
+    Range: alpha is the root mean square norm of the v_i and beta the norm of u. Tight. The lemma
+    has bounds in place of alpha, beta and c; here they are the numbers of the data, so that the
+    inequality is as strong as possible.
 
     The printed proof uses `ratio_sum_printed`, which is false. A proof: let r_i be the cosine of u
     and v_i, and r⁺ its positive part. Cauchy-Schwarz gives c ≤ αβ √mean(r⁺²). As r⁺ ≥ r⁺², both
@@ -105,14 +110,15 @@ def unit_mean_norm(direction: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def unit_mean_norm_from_mean(features: ArrayLike) -> Inequality:
-    r"""Compare the norm of the mean unit feature with its bound from the mean feature.
+    r"""Compare the norm of the mean unit feature with a bound from the norm of the mean feature.
 
     $$\Bigl\|\tfrac1N\sum_i\frac{v_i}{\|v_i\|}\Bigr\| \ge
       2\Bigl(\frac{c}{\alpha}\Bigr)^2-1,\quad
       c = \Bigl\|\tfrac1N\sum_i v_i\Bigr\| \ge \frac{\alpha}{\sqrt2}$$
 
     Source: pan2023, Cor. 2.4.2
-    Range: alpha and c are measured from the data, the strongest choice. Tight.
+    Range: alpha is the root mean square norm of the v_i. Tight. As in `unit_mean_norm`, alpha and c
+    are the numbers of the data.
     """
     array = vectors(features, "features (..., N, d)", 2)
     data = pairing(array.mean(-2), array)
@@ -128,7 +134,8 @@ def ratio_sum_printed(a: ArrayLike, b: ArrayLike) -> Inequality:
       a_i\ge0,\ b_i>0$$
 
     Source: pan2023, Lemma 2.4.5 (proof, proposition by Lagrange multipliers)
-    Range: false if all of a is on the one large b; `ratio_sum` is what the lemma needs.
+    Range: false, for example if only one a_i is not zero and its b_i is the largest. The proof can
+    use `ratio_sum` instead.
     """
     tops, bottoms = vectors(a, "numbers (..., N)", 1), vectors(b, "numbers (..., N)", 1)
     left = (tops / bottoms).sum(-1)
@@ -156,18 +163,20 @@ def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> Inequality:
 
 
 def opposed_cosine(weight: ArrayLike, features: ArrayLike, *, printed: bool) -> Inequality:
-    r"""Return both sides of Lemma 2.4.6 as printed, or for features whose mean is long.
+    r"""Return both sides of Lemma 2.4.6, as printed or with a repaired condition on the features.
 
-    It says that a vector opposed to the mean feature is opposed to the mean unit feature.
+    The lemma says: if w has a negative inner product with the mean feature h~, its cosine with the
+    mean unit feature h̄ is negative up to an error that depends on e.
 
     $$\cos(w,\bar h) \le \frac{c}{\alpha\beta} + 4e^{1/3},\quad c = w\cdot\tilde h \le 0,\;
       \tfrac1N\sum_i\|h_i\| \ge (1-e)\alpha \text{ as printed, }
       \|\tilde h\|\ge(1-e)\alpha \text{ repaired}$$
 
     Source: pan2023, Lemma 2.4.6
-    Range: false as printed, where e is epsilon over alpha beta. Our copy does not define epsilon;
-    this is the condition at the start of the proof. The theorem applies the lemma to features with
-    a long mean. Here e is measured from the data, the strongest choice.
+    Range: false as printed. There e is epsilon/(alpha beta), but our copy of the lemma does not
+    define epsilon; the condition is that at the start of the proof. The theorem applies the lemma
+    to features that satisfy the repaired condition. Here e is the smallest for which the data
+    satisfy the condition.
 
     The printed step, dividing by ‖h̄‖ ≤ 1, is right only where the bound is negative. The linear
     lemma proves the rest. With x = c/αβ, cos ≤ (x + 4e)/(1 - 4e) where x + 4e > 0. This is at
@@ -185,13 +194,14 @@ def opposed_cosine(weight: ArrayLike, features: ArrayLike, *, printed: bool) -> 
 
 
 def opposed_inner(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Return both sides of the step before the proof of Lemma 2.4.6 divides by the mean's norm.
+    r"""Return both sides of a true step in the proof of Lemma 2.4.6: a bound on an inner product.
 
     $$w\cdot\bar h \le \frac c\alpha + 4\beta e^{1/3},\quad
       c = w\cdot\tilde h\le0,\ \tfrac1N\sum_i\|h_i\|\ge(1-e)\alpha$$
 
     Source: pan2023, Lemma 2.4.6 (proof)
-    Range: e is measured from the data, the strongest choice.
+    Range: e is the smallest for which the data satisfy the condition. The proof then divides by
+    ‖h̄‖, which is false in general.
     """
     data = pairing(weight, features)
     missing = np.maximum(1 - data.length_ratio, 0.0)
@@ -201,13 +211,14 @@ def opposed_inner(weight: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Return both sides of Lemma 2.4.6 for a long mean, with a linear error, not a cube root.
+    r"""Return both sides of a stronger form of Lemma 2.4.6, whose error is linear in 1 - rho.
 
     $$w\cdot\bar h \le \frac c\alpha + 2\beta(1-\rho^2),\quad
       c = w\cdot\tilde h\le0,\ \rho = \|\tilde h\|/\alpha \ge 1/\sqrt2$$
 
     Source: pan2023, Lemma 2.4.6 (linear)
-    Range: 2(1 - rho²) is at most 4e for rho = 1 - e.
+    Range: for rho = 1 - e the error 2 beta (1 - rho²) is at most 4 beta e; that of the lemma is
+    4 beta e^(1/3).
 
     A proof: let b be the mean norm. The difference of h̄ and h̃/b is the covariance of the unit
     features with the relative norms. By Cauchy-Schwarz its norm is at most cv √(1 - ‖h̄‖²), with cv
@@ -224,7 +235,7 @@ def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> Inequality:
 def vectors_around(
     rng: np.random.Generator, count: int, size: int, dim: int = 3
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw a vector (count, dim) and features (count, size, dim) that mostly point along it.
+    """Draw vectors (count, dim) and features (count, size, dim) that mostly point along them.
 
     In a third of the data sets a few short features are reversed, which is the worst case of the
     lemmas on mean unit features.

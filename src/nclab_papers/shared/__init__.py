@@ -1,1 +1,1 @@
-"""What the four studies of the field share: networks, what is measured of them, rows, judges."""
+"""Code that four studies of the literature share: networks, measurements, rows and comparisons."""

@@ -1,4 +1,4 @@
-"""Small networks of the studies, and what is measured of them.
+"""Small networks of the studies, and the measurements of their last layer.
 
 The networks are so small that two cores train 10,000 of them in an hour.
 """
@@ -48,8 +48,8 @@ class FieldNetworks:
     """Number of processes; by default one per core, 0 trains in this process. The numbers do not
     depend on it."""
     source: bool = False
-    """Whether these are the networks of the source. If not, its statements about its networks stay
-    open."""
+    """Whether these are the networks of the source, the paper whose claims are judged. If not, the
+    verdict on claims about its networks stays "open"."""
 
     def config(
         self,
@@ -61,10 +61,10 @@ class FieldNetworks:
         held_out: bool = False,
         **recipe: Any,
     ) -> SweepConfig:
-        """Return the sweep of all weight decays of one seed.
+        """Return the sweep that trains one network for each weight decay, all with one seed.
 
         Args:
-            held_out: draw as many test samples as training samples.
+            held_out: also draw test samples, as many as training samples.
             recipe: further fields of the training recipe.
         """
         parts = 2 if held_out else 1
@@ -85,7 +85,7 @@ class FieldNetworks:
         weight_decays: Sequence[float],
         **recipe: Any,
     ) -> SweepConfig:
-        """Return the sweep of all weight decays of one seed on a selection of the given data."""
+        """Return a sweep as `config` does, on a selection of the given data."""
         thirds = (1 / 3, 2 / 3)  # a tenth of the learning rate after each third
         return SweepConfig(
             data=data,
@@ -137,10 +137,10 @@ class LastLayer:
 
     @property
     def decays(self) -> tuple[float, float]:
-        """Weight decays (1, |W|^2/|H|^2) of classifier and features at an optimum, up to a factor.
+        """Effective weight decays of classifier and features, (1, |W|^2/|H|^2), up to a factor.
 
-        Training puts no weight decay on features. At an optimum of the layer-peeled model both
-        penalties are equal, which determines the effective weight decay of the features.
+        Training puts no weight decay on features, but the layer-peeled model does. At its optimum
+        both penalties are equal, so the measured norms determine the weight decay of the features.
         """
         features = float(self.features.double().square().sum())
         return 1.0, float(self.weight.square().sum()) / features if features else math.inf
@@ -156,8 +156,9 @@ def read(model: MLP, inputs: Tensor) -> tuple[Tensor, Tensor]:
 def collapse(network: TrainedNetwork | LastLayer) -> Row:
     """Return accuracy, loss, NC0, and NC1, NC2, NC3 with centred and with raw class means.
 
-    Raw NC1 is the within-class variance over the mean squared norm of the class means; raw NC3 the
-    distance of the classifier from the class means, both of unit norm. Undefined metrics are None.
+    "Raw" means that the global mean is not subtracted. Raw NC1 is the within-class variance divided
+    by the mean squared norm of the class means. Raw NC3 is the distance between the classifier and
+    the class means, as matrices scaled to norm 1. Undefined metrics are None.
     """
     last = network if isinstance(network, LastLayer) else LastLayer(network)
     moments, W = last.moments, last.weight

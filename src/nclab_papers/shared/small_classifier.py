@@ -16,7 +16,7 @@ class NetworkConfig:
     """Settings of data, network and training."""
 
     num_classes: int = 4
-    """Number of classes, a power of two: the cones between log2 C random planes."""
+    """Number of classes C, a power of two. Classes are the cones between log2(C) random planes."""
     inputs: int = 16
     """Dimension of the inputs."""
     width: int = 64
@@ -28,7 +28,7 @@ class NetworkConfig:
     epochs: int = 100
     """Number of training epochs."""
     weight_decay: float = 5e-3
-    """Weight decay of all parameters. It includes batch norm, which makes the features collapse."""
+    """Weight decay of all parameters, also those of batch norm, which makes features collapse."""
     rate: float = 0.1
     """Initial learning rate of SGD with momentum 0.9 and a cosine schedule."""
     batch: int = 128

@@ -1,8 +1,9 @@
 """Steps that studies share: train networks, compare arms cell by cell, minimise over free features.
 
-A cell is a combination of settings other than the compared one. A network counts if its training
-accuracy is at least 0.99. A comparison uses the cells in which all arms count and averages over
-them, so that the arms differ only in the compared setting.
+A study compares the values of one setting (its arms), for example optimisers. A cell is a
+combination of all other settings and the seed. A network counts if its training accuracy is at
+least 0.99. Arms are compared in the cells in which the networks of all arms count, and the
+differences are averaged over these cells; so the arms differ only in the compared setting.
 """
 
 import math
@@ -30,16 +31,16 @@ from nclab.training.sweep.rows_only import MeasureRow, train_rows
 Array = NDArray[np.float64]
 
 COUNTS = 0.99
-"""Smallest training accuracy of a network that counts."""
+"""Training accuracy that a network needs to be included in comparisons."""
 SMALLEST = 1e-30
-"""Lower limit of values before taking logarithms."""
+"""Smaller values are replaced by this number before taking logarithms."""
 BySeed = dict[int, float]
 Cells = dict[tuple[Any, ...], float]
-"""One number for each cell; a key starts with the seed."""
+"""A number for each cell; the key of a cell is the seed, followed by the values of its settings."""
 
 
 def as_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Store rows as lists by column, which takes a third of the space in a file."""
+    """Return rows as one list for each column, which takes a third of the space in a file."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
@@ -56,12 +57,12 @@ def as_rows(numbers: Numbers, **match: Any) -> list[Row]:
 
 
 def counts(row: Row) -> bool:
-    """Whether a network reaches the training accuracy at which it enters comparisons."""
+    """Whether the training accuracy of a network is at least `COUNTS`."""
     return row["accuracy"] is not None and float(row["accuracy"]) >= COUNTS
 
 
 def log10(name: str) -> Value:
-    """Return a function that reads the base 10 logarithm of a column; None if it is missing."""
+    """Return a function that reads log10 of a column in a row, or None if the value is None."""
 
     def read(row: Row) -> float | None:
         value = row[name]
@@ -71,7 +72,9 @@ def log10(name: str) -> Value:
 
 
 def column(name: str, minus: str = "") -> Value:
-    """Return a function that reads a column, or the difference of two; None if one is missing.
+    """Return a function that reads a column of a row, or the difference of two columns.
+
+    The function returns None if a value is None.
 
     >>> column("nc1")({"nc1": None}), column("raw", minus="centred")({"raw": 3, "centred": 1})
     (None, 2.0)
@@ -87,7 +90,10 @@ def column(name: str, minus: str = "") -> Value:
 
 
 def having(rows: Iterable[Row], **match: Any) -> list[Row]:
-    """Return the rows with the given values of columns; a tuple or list permits several values."""
+    """Return the rows whose columns have the given values.
+
+    A tuple or list in place of a value allows several values.
+    """
     allowed = {
         name: value if isinstance(value, tuple | list) else (value,)
         for name, value in match.items()
@@ -96,7 +102,10 @@ def having(rows: Iterable[Row], **match: Any) -> list[Row]:
 
 
 def by_cell(rows: Iterable[Row], value: Value, *keys: str) -> Cells:
-    """Return the value of every network that counts and has one, by seed and the other keys."""
+    """Return the value of each network, by cell: the seed and the columns `keys`.
+
+    Networks that do not count and values that are None are left out.
+    """
     cells: Cells = {}
     for row in rows:
         measured = value(row) if counts(row) else None
@@ -106,7 +115,7 @@ def by_cell(rows: Iterable[Row], value: Value, *keys: str) -> Cells:
 
 
 def averaged(cells: Cells) -> BySeed:
-    """Return the mean over the cells of each seed; the seed comes first in the keys.
+    """Return by seed the mean over cells.
 
     >>> averaged({(0, "a"): 1.0, (0, "b"): 3.0, (1, "a"): 5.0})
     {0: 2.0, 1: 5.0}
@@ -118,16 +127,20 @@ def averaged(cells: Cells) -> BySeed:
 
 
 def differences(left: Cells, right: Cells) -> BySeed:
-    """Return by seed the mean of left - right over the cells that both have."""
+    """Return by seed the mean of left - right over the cells that are in both."""
     return averaged({key: left[key] - right[key] for key in left.keys() & right.keys()})
 
 
 def slopes(
     rows: Iterable[Row], value: Value, *, along: str, at: Sequence[float], keys: Sequence[str]
 ) -> BySeed:
-    """Return by seed the mean slope of a value per decade of a column.
+    """Return by seed how much a value changes if the column `along` grows by a factor of ten.
 
-    The mean is over the cells whose networks count at all values `at` of the column `along`.
+    In each cell, a line is fitted to the values at the positions `at` of this column. The result is
+    the mean slope over the cells whose networks count at all positions.
+
+    Args:
+        keys: columns that define a cell, besides the seed.
     """
     cells = by_cell(having(rows, **{along: tuple(at)}), value, *keys, along)
     curves: dict[tuple[Any, ...], dict[float, float]] = {}
@@ -156,10 +169,11 @@ def within(name: str, values: BySeed, reach: float) -> list[Part]:
 
 
 def of_the_source(finding: Finding, numbers: Numbers, *, universal: bool = False) -> Finding:
-    """Return an open verdict if a claim is about other networks than those trained here.
+    """Return the finding, made open if the claim is about other networks than those trained here.
 
     Args:
-        universal: the claim is about all networks ("cannot"), so any network may contradict it.
+        universal: the claim is about all networks ("cannot"). Then the finding is unchanged if it
+            contradicts the claim, because any network can do so.
     """
     if numbers["config"]["networks"]["source"] or finding.verdict is Verdict.OPEN:
         return finding
@@ -181,15 +195,12 @@ def ideal_study(rows: Sequence[Row], **config: Any) -> dict[str, Any]:
 
 
 def seed_noise(seed: int) -> float:
-    """Return a small deviation that differs between seeds, for ideal numbers in tests."""
+    """Return 0.001 with a sign that alternates between seeds, for invented numbers in tests."""
     return 0.001 * (-1) ** seed
 
 
 def claims_about(experiment: str) -> Callable[..., Callable[[Judge], Claim]]:
-    """Return a function that makes decorators for claims about the networks of an experiment.
-
-    Its arguments are the id, the text and the source of a claim, and `code`.
-    """
+    """Return `claim` for empirical claims of one experiment, which fixes its other arguments."""
 
     def decorator(id: str, text: str, source: str, code: str = "") -> Callable[[Judge], Claim]:
         return claim(id, Kind.RESULT, text, source, needs=experiment, figure=experiment, code=code)
@@ -200,9 +211,9 @@ def claims_about(experiment: str) -> Callable[..., Callable[[Judge], Claim]]:
 def table(
     title: str, numbers: Numbers, keys: Sequence[Column], columns: Sequence[Column]
 ) -> list[Table]:
-    """Return a table with one line per setting, sorted by its keys.
+    """Return a table with one line for each combination of the keys, sorted by them.
 
-    The names of a key define its order.
+    A key that has names is sorted in the order of its names.
     """
 
     def position(row: Row) -> tuple[Any, ...]:
@@ -214,7 +225,13 @@ def table(
 
 
 def arms(value: str | Value, column: str, labels: Mapping[Any, str], **where: Any) -> list[Line]:
-    """Return one line for each value of a column, drawn in its own colour."""
+    """Return one line for each value of a column, each with a different colour.
+
+    Args:
+        value: quantity on the vertical axis.
+        labels: values of the column, with the label of each line.
+        where: values of other columns that the rows of all lines have.
+    """
     return [
         Line(label, value, {**where, column: arm}, colour)
         for colour, (arm, label) in enumerate(labels.items())
@@ -232,9 +249,10 @@ def picture(
     columns: int = 2,
     **options: Any,
 ) -> list[Picture]:
-    """Return a picture of means against a column; no picture if no network counts.
+    """Return a picture of mean values against a column, or none if no network counts.
 
     Args:
+        along: column on the horizontal axis.
         panels: title, label of the vertical axis, and lines of every panel.
         options: further fields of `Panel`.
     """
@@ -261,10 +279,10 @@ def train_and_measure(
     out: Path,
     engine: Engine,
 ) -> dict[str, Any]:
-    """Train the networks that `out` lacks; return the numbers of a study, networks as columns.
+    """Train the networks that `out` lacks; return the numbers of a study.
 
-    Each network has a row with its setting and its metrics; the accuracy of a diverged network is
-    None.
+    Each network has a row with its setting and its metrics; rows are stored as `as_columns`. The
+    accuracy of a diverged network is None.
 
     Args:
         config: configuration of the study with its field `networks`.
@@ -293,7 +311,10 @@ def train_and_measure(
 def minimise_freely(
     loss: Callable[[Tensor, Tensor], Tensor], classes: int, *, seed: int = 0
 ) -> Array:
-    """Return (2, C, C) the free classifier and features at the end of descent on a loss."""
+    """Return (2, C, C) the classifier W and the features H that minimise loss(W, H).
+
+    L-BFGS starts at a random point; W and H have no constraints.
+    """
 
     def value_and_gradient(x: Array) -> tuple[float, Array]:
         theta = torch.tensor(x, requires_grad=True)

@@ -16,7 +16,7 @@ from nclab_papers.shared.study import ideal_study
 
 
 def depth() -> Numbers:
-    """Return runs of low rank that end below the simplex ETF."""
+    """Return invented results: runs end at a low rank and an objective below the simplex ETF."""
     rows = [
         {
             "kind": kind,

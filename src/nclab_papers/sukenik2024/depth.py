@@ -31,15 +31,15 @@ NAMES: Mapping[str, str] = {
     "mse": "squared error",
     "cross_entropy": "cross-entropy",
 }
-"""Words for kinds and losses in tables and pictures."""
+"""Names of models and losses in tables and pictures."""
 MODELS = {
     (kind, loss): f"{NAMES[kind]}, {NAMES[loss]}"
     for kind, loss in product(get_args(Kind), get_args(DeepLoss))
 }
 BELOW = 1e-6
-"""Smallest relative difference at which an objective counts as below that of the simplex ETF."""
+"""An objective counts as below that of the simplex ETF if it is smaller by this relative amount."""
 DEEP = 4
-"""Fewest maps for the claims on rank; the claim on the simplex ETF needs one map less."""
+"""Smallest number of linear maps in the claims on rank; the claim on the ETF includes DEEP - 1."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Config:
     classes: tuple[int, ...] = (6, 10)
     weight_decays: tuple[float, ...] = (5e-4, 1e-3, 2e-3)
     widths: tuple[int, ...] = (1, 2, 8)
-    """Widths in units of the number of classes."""
+    """Widths, divided by the number of classes."""
     starts: tuple[float, ...] = (0.1, 1.0)
-    """Standard deviations of the first factors, times the root of the width."""
+    """Standard deviations of all entries at the start, times the square root of the width."""
     steps: int = 5000
-    """Most steps of a run."""
+    """Largest number of steps of a run."""
     workers: int | None = None
-    """Processes, by default one per core; 0 uses the current process."""
+    """Number of processes, by default one per core; 0 uses the current process."""
 
 
 PRESETS = {
@@ -122,7 +122,9 @@ def descend_batch(batch: Batch) -> list[Row]:
 
 
 def etf_value(model: Model, decay: float) -> float | None:
-    """Return the objective of the best simplex ETF of linear maps; None for other models.
+    """Return the objective of the best simplex ETF in a model of linear maps with cross-entropy.
+
+    Return None for other models.
 
     >>> round(etf_value(Model("linear", "cross_entropy", 6, 6, 2), 0.001), 8)
     0.03149014
@@ -136,7 +138,7 @@ def etf_value(model: Model, decay: float) -> float | None:
 
 
 def batches(config: Config, seeds: Sequence[int]) -> list[Batch]:
-    """Return all batches, the largest first, so that all cores finish at similar times."""
+    """Return all batches, the most expensive first, so that all cores finish at similar times."""
     unsorted = [
         Batch(
             Model(kind, loss, classes, width * classes, layers),
@@ -180,7 +182,7 @@ def below_etf(row: Row) -> float:
 def low_rank(row: Row) -> float:
     """Return 1 if the rank of a run is too low for collapse, else 0.
 
-    The smallest rank of collapse is C − 1: a simplex before its ReLU gives orthogonal features.
+    Collapsed features before the ReLU have rank C − 1 (a simplex) or C (orthogonal).
     """
     return float(int(row["rank"]) < int(row["classes"]) - 1)
 
@@ -238,7 +240,7 @@ study_claim = study.claims_about("sukenik2024_depth")
 
 
 def deep(numbers: Numbers, least: int, **match: Any) -> list[Row]:
-    """Return the runs with at least this many maps."""
+    """Return the runs with `least` linear maps or more."""
     layers = tuple(n for n in numbers["config"]["layers"] if n >= least)
     return study.as_rows(numbers, layers=layers, **match)
 

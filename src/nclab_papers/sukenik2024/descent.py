@@ -1,9 +1,9 @@
-"""Deep unconstrained models: gradient descent for many starts, and two networks written down.
+"""Deep unconstrained models: gradient descent from many starts, and two explicit solutions.
 
-The model has free features H, one column per class, and L linear maps, with or without ReLU
-between them: Z = W_L s(W_{L-1} ... s(W_1 H)). The objective is the mean loss of the columns of Z
-plus half of the weight decay times the squared norm of all factors. Descent runs in float64 on one
-thread.
+The model has free features H, one column per class, and L linear maps W_1 ... W_L. The logits are
+Z = W_L s(W_{L-1} ... s(W_1 H)), where s is ReLU or the identity. The objective is the mean loss of
+the columns of Z plus half of the weight decay times the squared norms of H and all maps, together
+called the factors. Descent runs in float64 on one thread.
 """
 
 import math
@@ -25,21 +25,23 @@ from nclab.theory.targets.deep_heads import deep_relu, vertices
 Kind = Literal["linear", "relu"]
 DeepLoss = Literal["mse", "cross_entropy"]
 Factors = list[Tensor]
-"""Features (B, w, C), then the maps (B, w, w); the last map is (B, C, w)."""
+"""Features (B, w, C), then the maps (B, w, w), the last of which is (B, C, w). B is the number of
+runs, C of classes, and w the width."""
 
 MOMENTUM = 0.9
 FIRST_RATE, GROWTH, LARGEST_RATE = 0.01, 1.02, 1.0
-"""Learning rate: its start, its growth per step, and its bound. The rate falls to zero in the last
-fifth of the steps, because runs at the edges of ReLU never converge at a constant rate."""
+"""Learning rate: the first one, its growth per step, and its bound. The rate falls to zero in the
+last fifth of the steps, because at the kinks of ReLU runs never converge at a constant rate."""
 SLACK = 1.1
-"""Largest objective of an accepted step, as a multiple of the smallest objective so far. A rejected
-step clears the momentum and halves the rate. With less slack, descent would stop at an edge."""
+"""A step is accepted if the objective is at most this multiple of the smallest objective so far. A
+rejected step clears the momentum and halves the rate. With less slack, descent would stop at a kink
+of ReLU."""
 CONVERGED = 1e-6
-"""Share of its first norm below which the gradient of a run counts as zero."""
+"""A run has converged if the norm of its gradient, divided by its first norm, is below this."""
 CHECK_EVERY = 25
-"""Steps between two checks for convergence."""
+"""Number of steps between two checks for convergence."""
 RANK_THRESHOLD = 0.01
-"""Share of the largest singular value above which a singular value counts for the rank."""
+"""The rank is the number of singular values above this share of the largest."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Model:
     """Number of linear maps, L."""
 
     def start(self, seed: int) -> Factors:
-        """Draw factors with variance 1/width; they do not depend on loss and kind."""
+        """Draw factors whose entries have variance 1/width; loss and kind do not matter."""
         generator = torch.Generator().manual_seed(seed)
         C, w = self.classes, self.width
         shapes = [(w, C), *[(w, w)] * (self.layers - 1), (C, w)]
@@ -85,11 +87,15 @@ class EndState(NamedTuple):
     accuracy: float
     steps: int
     gradient: float
-    """Norm of the gradient over the norm of the first gradient."""
+    """Norm of the last gradient divided by the norm of the first."""
 
 
 def evaluate(model: Model, factors: Factors, decay: Tensor) -> Evaluation:
-    """Return objective and gradient of every run; decay has shape (B,)."""
+    """Return objective, gradient and hidden values of every run.
+
+    Args:
+        decay: (B,) weight decay of every run.
+    """
     C = model.classes
     relu = model.kind == "relu"
     inputs, outputs = [factors[0]], factors[0]
@@ -124,7 +130,7 @@ def evaluate(model: Model, factors: Factors, decay: Tensor) -> Evaluation:
 def descend(
     model: Model, starts: Sequence[Factors], decays: Sequence[float], steps: int
 ) -> list[EndState]:
-    """Run gradient descent with momentum from every start, each with its own weight decay."""
+    """Run gradient descent with momentum from every start, with one weight decay for each."""
     factors = [torch.stack(parts) for parts in zip(*starts, strict=True)]
     decay = torch.tensor(decays, dtype=torch.float64)
     ends: dict[int, EndState] = {}
@@ -194,24 +200,25 @@ CASES = {
     "quick": ((10, 4, 1e-3),),
     "paper": ((10, 4, 1e-3), (6, 4, 1e-3), (10, 5, 1e-3), (15, 4, 1e-3), (10, 4, 5e-4)),
 }
-"""Classes, maps and weight decay of the compared networks."""
+"""Numbers of classes and of maps, and weight decays, at which the two solutions are compared."""
 ROUNDING = 1e-8
-"""Largest relative error of the formula."""
+"""Largest accepted relative difference between a formula and the objective that it is for."""
 Build = Callable[[float], Factors]
-"""Function that builds a network from the size of its logits."""
+"""Function that returns the factors of a network whose logits Z are `size` times the identity."""
 
 
 def collapsed(classes: int, layers: int) -> Build:
-    """Return a collapsed network: every factor is a multiple of the identity."""
+    """Return a function that builds a collapsed network: multiples of the identity as factors."""
     eye = torch.eye(classes, dtype=torch.float64)
     return lambda size: [eye * size ** (1 / (layers + 1))] * (layers + 1)
 
 
 def on_graph(classes: int, layers: int) -> Build:
-    """Return a network of low rank whose classes are the edges of a complete graph.
+    """Return a function that builds a network of low rank from a complete graph.
 
-    All layers but the last represent the vertices. X is the incidence matrix (C, r) of edges and
-    vertices. Two different edges share at most one vertex, so ReLU(X X' - 1) is the identity.
+    The C classes are the edges of the graph, and all layers but the last represent its r vertices.
+    X is the incidence matrix (C, r) of edges and vertices. Two different edges share at most one
+    vertex, so ReLU(X X' - 1) is the identity.
     """
     r = vertices(classes)
     assert r is not None
@@ -234,7 +241,10 @@ def on_graph(classes: int, layers: int) -> Build:
 
 
 def best_value(build: Build, classes: int, layers: int, decay: float) -> float:
-    """Return the objective of a network at its best size, computed by the model itself."""
+    """Return the smallest objective of a built network over all sizes of its logits.
+
+    The objective is computed by `evaluate`, for ReLU and the squared error.
+    """
     model = Model("relu", "mse", classes, classes, layers)
     penalty = torch.tensor([decay], dtype=torch.float64)
 
@@ -246,7 +256,7 @@ def best_value(build: Build, classes: int, layers: int, decay: float) -> float:
 
 
 def gather(preset: str) -> dict[str, Any]:
-    """Compare the objectives of both networks with their formulas."""
+    """Return the objectives of the collapsed network and the graph's, and the error of formulas."""
     rows = []
     for classes, layers, decay in CASES[preset]:
         formula = deep_relu(classes, layers, decay)

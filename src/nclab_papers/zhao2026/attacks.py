@@ -24,7 +24,10 @@ LOGARITHMIC = ("nc0", "nc1", "nc2", "nc3", "raw_nc3", "loss")
 
 
 def log_nc1(optimizer: str, decay: float) -> float:
-    """Return log10 NC1: SGD and Adam fall with decay, SGDW with 0.1 of it, AdamW from 1e-2 on."""
+    """Return an invented log10 NC1 that falls as weight decay grows.
+
+    It begins to fall at weight decay 1e-4 for SGD and Adam, 1e-3 for SGDW, and 1e-2 for AdamW.
+    """
     decades = math.log10(max(decay, 1e-4)) + 4
     if optimizer == "adamw":
         return -0.3 * max(0.0, decades - 2)
@@ -32,7 +35,7 @@ def log_nc1(optimizer: str, decay: float) -> float:
 
 
 def optimizers() -> Numbers:
-    """Return networks whose collapse depends on coupled weight decay and momentum."""
+    """Return invented results in which collapse needs coupled weight decay and momentum."""
     rows = []
     for seed in range(8):
         for name in (*OPTIMIZERS, NO_MOMENTUM):
@@ -60,19 +63,19 @@ def optimizers() -> Numbers:
 
 
 def scaled_logarithms(factor: float) -> Change:
-    """Return a change that multiplies the logarithms of the metrics and of the loss."""
+    """Return a change that multiplies the logarithms of the metrics and of the loss by a factor."""
     return change_rows("networks", lambda row: {name: row[name] ** factor for name in LOGARITHMIC})
 
 
 def falling_with_decay(power: float) -> Change:
-    """Return a change after which NC1 of AdamW is a power of weight decay."""
+    """Return a change that sets NC1 of AdamW to a power of the weight decay."""
     return change_where(
         "networks", "nc1", lambda row: max(row["weight_decay"], 1e-5) ** power, optimizer="adamw"
     )
 
 
 def collapse_of_adamw(numbers: Numbers) -> Numbers:
-    """Return false numbers in which the networks trained by AdamW have collapsed."""
+    """Return the numbers with collapsed networks for AdamW, which contradict a claim."""
     return reduce(
         lambda result, name: change_where("networks", name, 1e-6, optimizer="adamw")(result),
         ("nc0", "nc1", "nc2", "nc3"),

@@ -32,8 +32,8 @@ DECAYS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0)
 USUAL = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 """Weight decays at which the paper's claims are judged."""
 LARGE = (1e-2, 3e-2, 1e-1, 3e-1, 1.0)
-"""Weight decays a hundred times as large: with a tenth of the learning rate, AdamW then shrinks
-weights as much as SGD with momentum does at `USUAL`."""
+"""Weight decays a hundred times as large as `USUAL`. At these, AdamW with a tenth of the learning
+rate shrinks weights as much as SGD with momentum 0.9 does at `USUAL`."""
 OPTIMIZERS: Mapping[Optimizer, str] = {
     "sgd": "SGD",
     "sgdw": "SGDW",
@@ -43,11 +43,11 @@ OPTIMIZERS: Mapping[Optimizer, str] = {
 }
 """Names of the optimisers in tables and pictures."""
 ADAPTIVE = ("adam", "adamw", "signum")
-"""Optimisers that use a tenth of the learning rates of SGD."""
+"""Optimisers that are used with a tenth of the learning rates of SGD."""
 MARGIN = 0.1
-"""Margin of base-10 logarithms: a factor of 1.26."""
+"""Smallest difference of interest of base-10 logarithms: a factor of 1.26."""
 CELL = ("rate", "classes", "data")
-"""Columns that define a cell of the design, besides optimiser, weight decay and seed."""
+"""Columns that define a cell, besides optimiser, weight decay and seed."""
 NO_MOMENTUM = "sgd without momentum"
 
 
@@ -78,7 +78,7 @@ has half of the epochs, an eighth of the samples, and fewer layers, rates, class
 
 
 def arms(config: Config, seeds: Sequence[int]) -> list[tuple[Row, SweepConfig]]:
-    """Return every fleet with its setting; a fleet has all weight decays of one seed."""
+    """Return the sweeps to train, each with its setting: one network for each weight decay."""
     fleets: list[tuple[Row, SweepConfig]] = []
     small_decays = tuple(decay for decay in config.weight_decays if decay <= USUAL[-1])
     for seed, data, classes, rate in product(seeds, config.data, config.classes, config.rates):
@@ -103,7 +103,8 @@ def run(
 ) -> dict[str, Any]:
     """Train missing networks, and return a row for every network.
 
-    The column `rate` is the rate of SGD in the same cell; adaptive optimisers used a tenth of it.
+    The column `rate` is the learning rate of SGD with momentum in the same cell. The optimisers in
+    `ADAPTIVE` used a tenth of it, SGD without momentum ten times as much.
     """
     return study.train_and_measure(
         config, arms(config, seeds), collapse, seeds=seeds, out=out, engine=engine
@@ -157,7 +158,13 @@ study_claim = study.claims_about("zhao2026_optimizers")
 
 
 def decade_slopes(numbers: Numbers, name: str, column: str, at: Sequence[float]) -> study.BySeed:
-    """Return the slope of a base-10 logarithm per factor of ten of the weight decay."""
+    """Return by seed how much log10 of a metric changes if weight decay grows tenfold.
+
+    Args:
+        name: name of the optimiser.
+        column: name of the metric.
+        at: weight decays to which the line is fitted.
+    """
     rows = study.as_rows(numbers, optimizer=name)
     return study.slopes(rows, study.log10(column), along="weight_decay", at=at, keys=CELL)
 
@@ -225,7 +232,10 @@ def cannot_emerge(numbers: Numbers) -> Finding:
 
 
 def _smallest(rows: Iterable[Row], name: str) -> study.Cells:
-    """Return the smallest log10 over rates and weight decays, by seed, classes and data."""
+    """Return log10 of the smallest value of a metric over learning rates and weight decays.
+
+    There is one number for each combination of seed, number of classes and data.
+    """
     smallest: study.Cells = {}
     cells = study.by_cell(rows, study.log10(name), "classes", "data", "rate", "weight_decay")
     for (seed, classes, data, *_), measured in cells.items():

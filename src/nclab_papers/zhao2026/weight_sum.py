@@ -1,4 +1,7 @@
-"""NC0, the sum of the classifier's rows: necessary for collapse, and its dynamics under SGD."""
+"""NC0, the norm of the sum of the classifier's rows, and how it changes under SGD.
+
+Collapse is possible only if NC0 goes to zero.
+"""
 
 import math
 from collections.abc import Sequence
@@ -21,20 +24,20 @@ from nclab.training.fleet.fleet import Backend
 from nclab.training.models.mlp import Shape
 
 SHAPES = ((2, 2), (3, 5), (4, 3), (5, 20), (10, 12))
-"""Classes and dimensions of the random data sets."""
+"""Numbers of classes and of dimensions of the random class means."""
 STEPS = 40
-"""Steps of the adversary's ascent."""
+"""Number of gradient steps of `_adversary`."""
 
 
 def decayed_sum(first: Tensor, rates: Sequence[float], weight_decay: float) -> Tensor:
-    r"""Return the sum of the classifier's rows after SGD without momentum on cross-entropy.
+    r"""Return the sum of the classifier's rows after steps of SGD without momentum.
 
     $$\sum_c w_c(t) = \prod_{s<t}(1-\eta_s\lambda)\,\sum_c w_c(0)$$
 
     Source: zhao2026, Sec. Abstract (the dynamics of NC0 under SGD; this form is derived here)
 
-    The gradient of cross-entropy in the logits sums to zero over the classes, so only weight decay
-    changes the sum.
+    eta_s is the learning rate of step s and lambda the weight decay. The gradient of cross-entropy
+    with respect to the logits sums to zero over the classes, so only weight decay changes the sum.
 
     >>> decayed_sum(torch.tensor([8.0]), [1.0, 0.5], 0.5).tolist()
     [3.0]
@@ -43,14 +46,17 @@ def decayed_sum(first: Tensor, rates: Sequence[float], weight_decay: float) -> T
 
 
 def _sides(weight: Tensor, means: Tensor) -> tuple[float, float]:
-    """Return NC0, and the distance between normalised classifier and centred class means."""
+    """Return NC0, and the distance between the classifier and the centred class means.
+
+    Both matrices are scaled to norm 1 before their distance is taken.
+    """
     moments = ClassMoments(*means.shape)
     moments.update(means, torch.arange(len(means)))
     return nc0_weight_mean(weight), math.sqrt(nc3_frobenius(moments, weight))
 
 
 def _adversary(weight: Tensor, means: Tensor) -> Tensor:
-    """Return a classifier whose ratio of NC0 and distance is increased by gradient ascent."""
+    """Return a classifier after gradient ascent on NC0 divided by the distance of `_sides`."""
     centred = means - means.mean(0)
     means_unit = centred / centred.norm()
     adversary = weight / weight.norm()
@@ -64,7 +70,10 @@ def _adversary(weight: Tensor, means: Tensor) -> Tensor:
 
 
 def gather_necessary(preset: str) -> dict[str, Any]:
-    """Test random classifiers, classifiers near the class means, and those of an adversary."""
+    """Compare NC0 with the distance from the class means for many classifiers.
+
+    They are random, near the class means, or made by `_adversary` to violate the claim.
+    """
     draws = {"quick": 130, "paper": 1300}[preset]
     generator = torch.Generator().manual_seed(0)
     left: list[float] = []
@@ -116,11 +125,11 @@ TOLERANCES: dict[tuple[Backend, torch.dtype], float] = {
     ("torch", torch.float64): 1e-12,
     ("auto", torch.float32): 1e-5,
 }
-"""Largest relative rounding errors after some dozens of steps."""
+"""Largest accepted relative rounding error after some dozens of steps, by backend and precision."""
 
 
 def gather_law(preset: str) -> dict[str, Any]:
-    """Train a small fleet by SGD without momentum, and with momentum for comparison."""
+    """Compare `decayed_sum` with small networks trained by SGD, without and with momentum."""
     epochs = {"quick": 12, "paper": 60}[preset]
     samples = Teacher(inputs=6, classes=5, samples=110, width=20).draw()
     shape = Shape(inputs=6, classes=5, layers=3, width=10)

@@ -10,7 +10,7 @@ EQUIVALENCE = "an equivalence: shuffled arms are as similar as before"
 
 
 def losses() -> Numbers:
-    """Return networks whose collapse and test accuracy do not depend on the loss."""
+    """Return invented results in which collapse and test accuracy do not depend on the loss."""
     rows = [
         {
             "loss": loss,

@@ -3,8 +3,8 @@
 Claim: all losses make networks collapse alike and generalise alike.
 Source: zhou2022, Sec. Abstract
 
-The networks are not the paper's, so the paper's claims about its own networks stay open, with our
-results as evidence. The last claim is about free features.
+The networks are not the paper's, so the verdict on the paper's claims about its own networks stays
+"open", with our results as evidence. The last claim is about free features.
 """
 
 import math
@@ -51,16 +51,14 @@ LOSSES: Mapping[str, str] = {
 }
 """Names of the losses in tables and pictures."""
 CELL = ("data", "classes", "weight_decay")
-"""Columns that define a cell of the design, besides loss and seed."""
-
-
+"""Columns that define a cell, besides loss and seed."""
 SMOOTHING_CASES = {
     "quick": ((4, 0.01, 0.1), (3, 0.05, 0.2)),
     "paper": ((4, 0.01, 0.1), (3, 0.05, 0.2), (10, 0.001, 0.1), (10, 0.005, 0.05), (6, 0.02, 0.3)),
 }
-"""Classes, weight decay and smoothing of the tested optima."""
+"""Number of classes, weight decay and smoothing of the tested optima, by preset."""
 ROUNDING = 1e-6
-"""Largest relative difference of equal gaps."""
+"""Logit gaps count as equal if their relative difference is at most this."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ def recipe_of(config: Config, loss: str) -> dict[str, Any]:
 
 
 def measure(trained_network: TrainedNetwork) -> dict[str, Any]:
-    """Measure collapse, held-out accuracy, and the logit gap with its prediction."""
+    """Measure collapse, held-out accuracy, the logit gap and its predicted value."""
     last = LastLayer(trained_network)
     metrics = collapse(last)
     names = ("accuracy", "nc0", "nc1", "nc2", "nc3")
@@ -115,14 +113,22 @@ def measure(trained_network: TrainedNetwork) -> dict[str, Any]:
 
 
 def gap(logits: Tensor, labels: Tensor) -> float:
-    """Return the mean over samples (n, C) of the correct logit minus the mean of the others."""
+    """Return the logit gap: the correct logit minus the mean of the others, averaged over samples.
+
+    Args:
+        logits: (n, C) logits of n samples.
+    """
     correct = logits.gather(1, labels[:, None])[:, 0]
     others = (logits.sum(1) - correct) / (logits.shape[1] - 1)
     return float((correct - others).mean())
 
 
 def predicted_gap(last: LastLayer, recipe: Recipe, decay: float) -> float:
-    """Return the logit gap of the optimum for balanced classes, weight decay and measured norms."""
+    """Return the logit gap of the layer-peeled optimum for a network's loss and weight decay.
+
+    Classes are balanced. The measured norms determine the weight decay of the features, as in
+    `LastLayer.decays`.
+    """
     C = len(last.weight)
     smoothing = recipe.smoothing if recipe.loss == "label_smoothing" else None
     bias = decay if recipe.head_bias_decay is None else recipe.head_bias_decay
@@ -194,7 +200,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
 
 
 def gap_error(row: Row) -> float | None:
-    """Return log10 of the measured gap over the predicted gap; 10 if a gap is not positive."""
+    """Return log10 of the measured gap divided by the predicted gap; 10 if one is not positive."""
     if row["gap"] is None or row["predicted_gap"] is None:
         return None
     measured, predicted = float(row["gap"]), float(row["predicted_gap"])
@@ -202,7 +208,10 @@ def gap_error(row: Row) -> float | None:
 
 
 def _equal_to_first(numbers: Numbers, name: str, value: Value, reach: float) -> Finding:
-    """Judge whether every loss agrees with cross-entropy, over the cells where both count."""
+    """Judge whether a value differs from that of cross-entropy by less than `reach`, for each loss.
+
+    Differences are averaged over the cells in which the networks of both losses count.
+    """
     rows, parts = study.as_rows(numbers), []
     first = study.by_cell(study.having(rows, loss=FIRST), value, *CELL)
     for loss, label in LOSSES.items():
@@ -253,10 +262,10 @@ def gap_of_the_target(numbers: Numbers) -> Finding:
 
 
 def smoothed_gap(classes: int, decay: float, smoothing: float, *, seed: int = 0) -> float:
-    """Return the smallest logit gap of a class after descent on free features and classifier.
+    """Return the smallest logit gap of a class after minimising over free features and classifier.
 
-    There is one sample per class, with smoothed labels. The classifier has weight decay `decay`,
-    the features `decay / classes`.
+    The loss is cross-entropy with smoothed labels and one sample per class. The classifier has
+    weight decay `decay`, the features `decay / classes`.
     """
     C = classes
     labels = torch.arange(C)
@@ -272,7 +281,7 @@ def smoothed_gap(classes: int, decay: float, smoothing: float, *, seed: int = 0)
 
 
 def gather_smoothing(preset: str) -> dict[str, Any]:
-    """Compare the logit gap with smoothing with that of cross-entropy at a larger weight decay."""
+    """Compare the gap under label smoothing with that of cross-entropy at a larger weight decay."""
     with one_thread():
         rows = [
             {

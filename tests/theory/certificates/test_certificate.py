@@ -27,6 +27,7 @@ from nclab.theory.certificates.norms_and_loss import (
 from nclab.theory.certificates.one_class import alignment_lower, intra_lower, sharp_holds
 from nclab.theory.certificates.theorem_constants import asymptotic_constants
 from nclab.theory.layer_peeled import FloatArray, g_inverse, g_prime, g_rise
+from nclab.theory.statements import sample_losses, units
 from nclab.theory.worst_case import worst_inter, worst_intra
 
 ROOT = Path(__file__).parents[2]
@@ -131,6 +132,37 @@ def test_asymptotic_intra_counts_rare_reversed_samples(
         shares = np.array([1 - share, share])
         excess, intra = one_class(classes, product, shares, tiny, np.array([1.0, -1.0]))
         assert (1 - intra) / excess == pytest.approx(rare, rel=5 * share + 1e-3)
+
+
+@pytest.mark.parametrize("relative", [1e-8, 1e-4])
+@pytest.mark.parametrize(
+    ("classes", "product"), [(3, 0.3), (4, 1.0), (4, 2.0), (10, 2.5), (10, 5.0)]
+)
+def test_the_exact_form_follows_the_asymptotic_constant(
+    classes: int, product: float, relative: float
+) -> None:
+    inputs = norms_and_loss(classes, product, 1.0, g(product, classes) * (1 + relative))
+    gap = 1 - intra_lower(inputs, alignment_lower(inputs)).value
+    constant = asymptotic_constants(classes, product).intra
+    assert gap / (inputs.excess * constant) == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(("classes", "product", "close"), [(4, 1.0, 0.01), (10, 2.5, 0.01)])
+def test_one_reversed_sample_of_a_thousand_nearly_reaches_the_bound(
+    classes: int, product: float, close: float
+) -> None:
+    samples = 1000
+    W = math.sqrt(product * classes / (classes - 1)) * (np.eye(classes) - 1 / classes)
+    H = np.repeat(W[:, None], samples, axis=1)
+    H[0] *= math.sqrt(samples / (samples - 1))
+    H[0, 0] *= -1e-9
+    loss = float(sample_losses(W, H).mean())
+    root = math.sqrt(product)
+    bound = certify(classes, root, root, loss, pairs=False).intra_lower.value
+    assert bound is not None
+    intra = float(np.linalg.norm(units(H)[0].mean(0))) ** 2
+    assert bound <= intra
+    assert 1 - intra == pytest.approx(1 - bound, rel=close)
 
 
 def test_no_rare_features_exceed_the_asymptotic_constant() -> None:
@@ -252,6 +284,34 @@ def test_no_distribution_of_features_is_below_the_exact_form() -> None:
     assert np.median(distances) < 0.02
 
 
+@pytest.mark.parametrize("cases", [25, pytest.param(400, marks=pytest.mark.slow)])
+def test_no_mixture_on_a_grid_is_below_the_bound(cases: int) -> None:
+    """Shares and norm products on a grid attain a mean cosine; the bound is below, but close."""
+    rng = np.random.default_rng(4)
+    compared = 0
+    while compared < cases:
+        classes, product = int(rng.integers(2, 30)), math.exp(rng.uniform(-2, 2))
+        inputs = norms_and_loss(
+            classes, product, 1.0, g(product, classes) * (1 + 10 ** rng.uniform(-6, 0.3))
+        )
+        rho = alignment_lower(inputs)
+        bound = intra_lower(inputs, rho)
+        if rho <= 0 or bound.sharp:
+            continue
+        compared += 1
+        low, high = score_range(inputs)
+        p = np.linspace(max(low, 1e-9), min(high / rho, classes * product), 900)
+        theta = np.linspace(0, 1 - rho**2, 600)[:, None]
+        others = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
+        loss = inputs.optimal_loss + classes * inputs.excess - others - theta * math.log(classes)
+        score = g_inverse(np.maximum(loss, 0.0) / (1 - theta), classes)
+        cosine = (1 - theta) ** 1.5 * score / p - theta
+        least = float(np.where((loss > 0) & (cosine <= 1 - 2 * theta), cosine, np.inf).min())
+        assert bound.value <= max(least, 0.0) ** 2 + 1e-12
+        close = 1e-2 * (1 - rho**2) + 1e-9
+        assert math.sqrt(bound.value) >= max(least - close, 0.0)
+
+
 def test_sharp_bound_is_not_claimed_if_its_check_fails() -> None:
     inputs = norms_and_loss(4, 3.0, 1.0, g(3.0, 4) * 1.3)
     rho = alignment_lower(inputs)
@@ -299,6 +359,30 @@ def test_adversary_finds_no_violation(networks: int) -> None:
         "deviation_upper",
         "thesis_intra_lower",
     }
+
+
+@pytest.mark.parametrize("networks", [15, pytest.param(400, marks=pytest.mark.slow)])
+def test_rare_samples_that_point_the_wrong_way_violate_no_bound(networks: int) -> None:
+    """A few of up to 1,000 samples of a class are short, reversed or along another class."""
+    rng, attacks = np.random.default_rng(7), adversary()
+    slacks = attacks.Slacks()
+    for _ in range(networks):
+        C, N = int(rng.integers(2, 9)), int(rng.choice([50, 200, 1000]))
+        rows = (np.eye(C) - 1 / C) * math.sqrt(C / (C - 1))
+        size = 10 ** rng.uniform(-7, -1)
+        W = rows + size * rng.normal(size=(C, C))
+        H = np.repeat(rows[:, None], N, axis=1) + size * rng.normal(size=(C, N, C))
+        for _ in range(int(rng.integers(1, 5))):
+            c, other = rng.integers(C, size=2)
+            direction = -rows[c] if rng.random() < 0.5 else rows[other]
+            H[c, int(rng.integers(N))] = direction * 10 ** rng.uniform(-8, 0.3)
+        bias = np.zeros(C)
+        if rng.random() < 0.3:
+            bias = 10 ** rng.uniform(-6, -1) * rng.normal(size=C)
+        product = math.exp(rng.uniform(-0.7, 2.3))
+        attacks.attack(attacks._scaled(W, H, bias, product, rng), rng, slacks)
+    assert not slacks.violations
+    assert slacks.checks["class_intra_lower"] == networks
 
 
 @pytest.mark.parametrize(
@@ -415,7 +499,7 @@ def test_bad_inputs_raise(arguments: tuple[Any, ...], message: str) -> None:
         ),
         (
             {"class_losses": [0.04] * 10, "class_alphas": [2.0] * 10, "class_betas": [3.0] * 10},
-            "centred rows",
+            "centred classifier rows",
         ),
     ],
 )

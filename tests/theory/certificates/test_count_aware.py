@@ -189,7 +189,7 @@ def test_a_trained_long_tailed_network() -> None:
     assert within.value is not None
     assert within_share is not None
     assert within_share <= within.value < 1
-    assert "share within classes" in str(certificate)
+    assert "share of norm within classes" in str(certificate)
     streamed = collapse.certificate(pairs=False).count_aware
     assert streamed is not None
     assert streamed.proof == "the network's own probabilities"

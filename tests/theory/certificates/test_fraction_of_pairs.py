@@ -246,7 +246,7 @@ def test_a_class_that_may_be_lost_leaves_no_bound() -> None:
 def test_fraction_in_text_and_json() -> None:
     certificate = certify(10, 2.0, 2.5, 0.0343, 0.1)
     text = str(certificate)
-    assert "inter cosine (90%)" in text
+    assert "inter-class cosine (90%)" in text
     assert "In 90% of the pairs of classes" in text.replace("\n", " ")
     kept = certificate.to_dict()
     assert kept["fraction_inter_upper"] == certificate.fraction_inter_upper.value

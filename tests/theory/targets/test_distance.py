@@ -46,7 +46,7 @@ def test_a_balanced_network_is_equally_far_from_target_and_etf() -> None:
     assert collapse.target().geometry == "simplex ETF"
     assert distance.means == pytest.approx(distance.etf["means"])
     assert distance.excess_loss == pytest.approx(collapse.excess_loss, rel=0.1)
-    assert "as far as to the simplex ETF" in str(distance)
+    assert "the same distance to the simplex ETF" in str(distance).replace("\n", " ")
 
 
 def test_excess_loss_over_the_target_is_never_negative() -> None:
@@ -79,7 +79,7 @@ def test_notes_on_limits_and_other_counts() -> None:
 
 def test_wrong_numbers_of_classes_raise() -> None:
     with pytest.raises(
-        DataError, match="Expected a target of 3 classes, as measured, got one of 4"
+        DataError, match="Expected a target with 3 classes, like the network, got a target with 4"
     ):
         distance_to(nclab.target(4, weight_decay=0.1), torch.eye(3))
     bare = nclab.measure_features(torch.eye(3), [0, 1, 2])

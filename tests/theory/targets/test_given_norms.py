@@ -85,7 +85,7 @@ def test_large_groups_are_solved_in_few_steps(
 
 def test_too_large_norms_raise_before_solving() -> None:
     path = TargetPath((40.0, 8.0, 8.0, 2.0), True)
-    with pytest.raises(DataError, match=r"alpha beta is 24, at most about \d"):
+    with pytest.raises(DataError, match=r"alpha beta is 24, and should be at most about \d"):
         path.at(math.sqrt(4 * 58) * 24)
     assert not path._solved
     assert path._solved_at(LAST).norm < path.largest_norm

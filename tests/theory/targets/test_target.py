@@ -295,9 +295,7 @@ def test_search_keeps_the_given_norms(options: Any) -> None:
 
 
 def test_norms_and_weight_decays_beyond_rounding_raise() -> None:
-    with pytest.raises(
-        nclab.DataError, match="for which the least loss of these counts can be computed"
-    ):
+    with pytest.raises(nclab.DataError, match="rounding hides the smallest loss of these counts"):
         nclab.target(counts=[8, 2, 1], norms=(6, 6))
     for options in ({"num_classes": 4}, {"counts": [3, 1, 1]}, {"num_classes": 3, "depth": 3}):
         with pytest.raises(nclab.DataError, match="lost in rounding"):

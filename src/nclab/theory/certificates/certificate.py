@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
 """Names of the bounds that a record keeps."""
 VALUES = ("inter_upper", "fraction_inter_upper", "thesis_intra_lower", "thesis_inter_upper")
-"""Names of the bounds whose values `to_dict` also lists on their own."""
+"""Names of the bounds whose values `to_dict` also gives as plain numbers at its top level."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,41 +44,48 @@ class Certificate(Printed):
     """Smallest loss that these norms allow."""
     excess_loss: float
     alignment_lower: Bound
-    """Bound on cos(w_c, h_c), the centred row and mean feature, of every class."""
+    """Lower bound on cos(w_c, h_c) for every class c, with w_c its centred classifier row and h_c
+    its mean feature."""
     intra_lower: Bound
-    """Bound on the intra-class cosine of every class."""
+    """Lower bound on the intra-class cosine of every class."""
     fraction: float
-    """Share 1 - delta of the classes or pairs that the next three bounds cover."""
+    """Share 1 - delta of the classes, or of the pairs, for which the `fraction_…` bounds hold."""
     fraction_alignment_lower: Bound
     fraction_intra_lower: Bound
     fraction_inter_upper: Bound
-    """Bound on the inter-class cosine of that share of the pairs; it may be positive."""
+    """Upper bound on the inter-class cosine of a share `fraction` of the pairs; may be positive."""
     deviation_upper: Bound
-    """Bound D: sum_c mean_i |sqrt(tau) w_c - h_ci / sqrt(tau)|^2 <= 2 D, tau = alpha / beta."""
+    """Upper bound D on how far features are from being multiples of their classifier row:
+    sum_c mean_i |sqrt(tau) w_c - h_ci / sqrt(tau)|^2 <= 2 D, with tau = alpha / beta, w_c the
+    centred row of class c and h_ci its i-th feature."""
     inter_upper: Bound
-    """Bound on the inter-class cosine of every pair; without a value if none can be proved."""
+    """Upper bound on the inter-class cosine of every pair; its value is None without a proof."""
     inter_proof: MeanCosineProof | None = field(repr=False)
     """Dual proof of `inter_upper`."""
     thesis_delta: float
-    """Delta of the four bounds below, which hold for a share 1 - 2 delta of the classes: half of
-    the requested delta, so that this share equals `fraction`."""
+    """Delta of the bounds of pan2023, the `thesis_…` bounds. These hold for a share 1 - 2 delta of
+    the classes, so nclab takes half of the requested delta to obtain the share `fraction`."""
     thesis_intra_lower: Bound
-    """Bound of pan2023 with explicit constants and the curvature over reachable scores."""
+    """Lower bound of pan2023 on the intra-class cosine, with explicit constants. Its proof divides
+    by the smallest curvature of the loss over a range of scores w_c . h_c; this bound takes the
+    range that the loss allows."""
     thesis_inter_upper: Bound
+    """The two leading terms of pan2023's bound on the inter-class cosine; never valid."""
     thesis_printed_intra_lower: Bound
-    """Bound of pan2023 with the curvature over the range that its proof uses."""
+    """Like `thesis_intra_lower`, but with the larger range of scores that the proof prints."""
     asymptotic: AsymptoticConstants
     class_alignment_lower: FloatArray | None = field(repr=False)
-    """(C,) bounds from the measured loss of each class; -1 if nothing is guaranteed."""
+    """(C,) lower bound on the alignment of each class, from the measured loss of that class; -1 if
+    nothing is guaranteed."""
     class_intra_lower: FloatArray | None = field(repr=False)
-    """(C,) bounds from the measured loss of each class."""
+    """(C,) lower bound on the intra-class cosine of each class, from its measured loss."""
     measured: Mapping[str, float | None] | None = field(default=None, repr=False)
-    """Measured values by metric of the layer that the certificate describes."""
+    """Metric -> its measured value in the layer that the certificate describes."""
     count_aware: CountAwareBounds | None = None
     """Bounds from the mean loss over samples; None if no counts were given."""
     worst_case_inputs: bool = False
-    """Whether alpha and loss are upper bounds from the means over samples, because the values of
-    every class (for soft labels, their hard-label losses) are missing."""
+    """Whether `alpha` and `loss`, averages over classes, are only upper bounds. They are computed
+    from averages over samples if you do not pass the values of every class."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values.
@@ -108,7 +115,7 @@ class Certificate(Printed):
         }
 
     def to_record(self) -> dict[str, Any]:
-        """Return the part that a record keeps: valid bounds, and why others are not valid."""
+        """Return the part that a record keeps: valid bounds, and why the others are not valid."""
         bounds = {name: getattr(self, name) for name in RECORDED}
         counted: dict[str, Any] = {}
         if self.count_aware is not None:
@@ -143,7 +150,10 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-NO_CLASS = "At this loss no single class is guaranteed anything: a whole class could be lost."
+NO_CLASS = (
+    "At this loss no single class is guaranteed anything: the network could be at chance on one "
+    "class."
+)
 
 
 class _Row(NamedTuple):
@@ -157,7 +167,7 @@ class _Row(NamedTuple):
 
 
 def certificate_table(certificate: Certificate) -> Group:
-    """Return a table of guaranteed and measured values, the reasons, and a summary in words."""
+    """Return a table of guaranteed and measured values, why bounds are missing, and a summary."""
     measured = certificate.measured
     table = Table(header_style="bold")
     table.add_column("quantity", no_wrap=True)
@@ -169,12 +179,12 @@ def certificate_table(certificate: Certificate) -> Group:
     for row in _rows(certificate, measured):
         table.add_row(*(row if measured is not None else (*row[:2], *row[3:])))
     reasons = [(name, getattr(certificate, name).reason) for name in RECORDED]
-    lines = [Text(f"– {name}: {reason}", style="dim") for name, reason in reasons if reason]
+    lines = [Text(f"– no {name}: {reason}", style="dim") for name, reason in reasons if reason]
     return Group(*map(Text, _header_lines(certificate)), table, *lines, Text(in_words(certificate)))
 
 
 def _header_lines(certificate: Certificate) -> list[str]:
-    """Return the losses next to the smallest losses that the norms allow.
+    """Return lines that compare each loss with the smallest loss that the norms allow.
 
     >>> from nclab.theory.certificates.certification import certify
     >>> certificate = certify(6, 2.0, 1.0, 0.3, counts=[10, 10, 10, 1, 1, 1])
@@ -182,12 +192,16 @@ def _header_lines(certificate: Certificate) -> list[str]:
     mean loss over samples 0.3; with these norms and counts no network has less than 0.267464: \
 excess 0.0325
     mean loss over classes at most 1.65 (a small class may carry most of the loss: pass class_losses
-    and class_alphas for exact values), best for alpha * beta at most 4.69: 0.0178103, excess 1.63
+    and class_alphas for exact values); no network with alpha * beta at most 4.69 has less than \
+0.0178103: excess at most 1.63
     """
     by_samples, product = certificate.count_aware, certificate.alpha * certificate.beta
-    best = f"{certificate.optimal_loss:.6g}, excess {certificate.excess_loss:.3g}"
+    least, excess = f"{certificate.optimal_loss:.6g}", f"{certificate.excess_loss:.3g}"
     if by_samples is None:
-        return [f"loss {certificate.loss:.6g}, best for alpha * beta = {product:.4g}: {best}"]
+        return [
+            f"loss {certificate.loss:.6g}; no network with alpha * beta = {product:.4g} has less "
+            f"than {least}: excess {excess}"
+        ]
     at_most, hint = "", ""
     labels = ", of hard labels," if by_samples.soft else ""
     if certificate.worst_case_inputs:
@@ -195,11 +209,12 @@ excess 0.0325
         why = "a small class may carry most of the loss"
         why = "the most that these soft labels allow" if by_samples.soft else why
         hint = f" ({why}: pass class_losses and class_alphas for exact values)"
-    best = f"best for alpha * beta {at_most or '= '}{product:.4g}: {best}"
     return [
         f"mean loss over samples {by_samples.loss:.6g}; with these norms and counts no network has "
         f"less than {by_samples.optimal_loss:.6g}: excess {by_samples.excess_loss:.3g}",
-        f"mean loss over classes{labels} {at_most}{certificate.loss:.6g}{hint}, {best}",
+        f"mean loss over classes{labels} {at_most}{certificate.loss:.6g}{hint}; no network with "
+        f"alpha * beta {at_most or '= '}{product:.4g} has less than {least}: "
+        f"excess {at_most}{excess}",
     ]
 
 
@@ -228,14 +243,17 @@ def _valid_value(bound: Bound) -> float | None:
 
 def _class_sentences(certificate: Certificate, alignment: float) -> str:
     share = _percent(certificate.fraction)
-    subject = "Every class" if certificate.fraction == 1 else f"{share} of the classes"
-    text = f"{subject}: the mean feature has cosine at least {_down(alignment)} with its classifier"
+    subject = "every class" if certificate.fraction == 1 else f"at least {share} of the classes"
+    text = (
+        f"In {subject}, the mean feature has cosine at least {_down(alignment)} with the centred "
+        "classifier row"
+    )
     if (intra := _valid_value(certificate.fraction_intra_lower)) is not None:
         text += f", and two features have cosine at least {_down(intra)} on average"
     if (inter := _valid_value(certificate.inter_upper)) is not None:
         text += f". Features of any two classes have cosine at most {_up(inter)} on average."
     else:
-        text += ". No cosine between two classes is guaranteed."
+        text += ". Nothing is guaranteed for the cosines between all pairs of classes."
     inter = _valid_value(certificate.fraction_inter_upper)
     if certificate.fraction < 1 and inter is not None:
         text += (
@@ -257,49 +275,50 @@ def _rows(certificate: Certificate, measured: Mapping[str, float | None] | None)
     thesis_all = thesis if certificate.fraction == 1 else ""
     rows = [
         _Row("alignment, all classes", alignment, measured_text("nc3_alignment_min")),
-        _Row("intra cosine, all classes", intra, measured_text("min_intra"), thesis_all),
+        _Row("intra-class cosine, all classes", intra, measured_text("min_intra"), thesis_all),
     ]
     if certificate.fraction < 1:
         intra = _cell(certificate.fraction_intra_lower, ">=")
         rows.append(_Row("alignment" + share, _cell(certificate.fraction_alignment_lower, ">=")))
-        rows.append(_Row("intra cosine" + share, intra, thesis=thesis))
+        rows.append(_Row("intra-class cosine" + share, intra, thesis=thesis))
     if certificate.class_intra_lower is not None:
         mean = float(certificate.class_intra_lower.mean())
         bound = f">= {_low(mean)}" if mean > 0 else "none"
-        rows.append(_Row("intra cosine, class mean", bound, measured_text("mean_intra")))
+        rows.append(_Row("intra-class cosine, average", bound, measured_text("mean_intra")))
     inter = _cell(certificate.inter_upper, "<=")
     thesis = _cell(certificate.thesis_inter_upper, "<=")
     ideal = number(-1 / (certificate.num_classes - 1))
-    leading = f"{thesis} (leading terms)" if certificate.fraction == 1 else ""
-    rows.append(_Row("inter cosine, all pairs", inter, measured_text("max_inter"), leading, ideal))
+    leading = thesis if thesis == "none" else f"{thesis} (leading terms)"
+    leading = leading if certificate.fraction == 1 else ""
+    all_pairs = "inter-class cosine, all pairs"
+    rows.append(_Row(all_pairs, inter, measured_text("max_inter"), leading, ideal))
     if certificate.fraction < 1:
         some_inter = _cell(certificate.fraction_inter_upper, "<=")
-        rows.append(_Row("inter cosine" + share, some_inter, ideal=ideal))
-    rows.append(_Row("joint deviation D", _cell(certificate.deviation_upper, "<="), ideal="0"))
+        rows.append(_Row("inter-class cosine" + share, some_inter, ideal=ideal))
+    deviation = _cell(certificate.deviation_upper, "<=")
+    rows.append(_Row("distance D, features to rows", deviation, ideal="0"))
     if certificate.count_aware is not None:
         within = _cell(certificate.count_aware.within_upper, "<=")
         share = measured_text("within_share")
-        rows.append(_Row("share within classes", within, share, ideal="0"))
+        rows.append(_Row("share of norm within classes", within, share, ideal="0"))
     return rows
 
 
 def _cell(bound: Bound, sign: str) -> str:
     """Return a bound as text; "none" if it guarantees nothing."""
-    vacuous = "vacuous" in bound.reason
-    if bound.value is None or (sign == ">=" and (vacuous or not bound.valid)):
+    invalid = "vacuous" in bound.reason or (sign == ">=" and not bound.valid)
+    if bound.value is None or invalid:
         return "none"
-    if vacuous:
-        return f"vacuous ({number(bound.value)})"
     return f">= {_low(bound.value)}" if sign == ">=" else f"<= {_high(bound.value)}"
 
 
 def _percent(fraction: float) -> str:
-    """Return a share in percent, rounded down so that only all classes give 100%."""
+    """Return a share in percent, rounded down: 100% means all classes."""
     return f"{math.floor(1e4 * fraction + 1e-6) / 100:g}%"
 
 
 def _low(value: float) -> str:
-    """Return a lower bound as text, as 1-x if close to 1, never rounded upwards."""
+    """Return a lower bound as text, rounded down; bounds close to 1 are written as 1-x."""
     gap = 1 - value
     if not 1e-12 < gap < 1e-3:
         return _down(value)

@@ -42,12 +42,13 @@ from nclab.theory.certificates.theorem_constants import (
 )
 from nclab.theory.layer_peeled import FloatArray
 
-LOST = "the loss is high enough for a class to be lost entirely"
+LOST = "at this loss, the network could be at chance on one class"
 APART = "the class means are apart, but single features may not be"
 NOT_SEARCHED = "not searched"
 EXPLICIT = "pan2023, Thm 2.3.1 (explicit constants)"
 AGREEMENT = 1e-4
-"""Largest relative difference between the class arrays and their totals."""
+"""Largest allowed relative difference between `alpha`, `beta` or `loss` and the average of the
+values of all classes."""
 
 
 class ClassArrays(TypedDict, total=False):
@@ -62,7 +63,8 @@ class ClassArrays(TypedDict, total=False):
 
 
 class CountedArrays(ClassArrays, total=False):
-    """Class arrays, with the counts and targets that a mean over samples needs."""
+    """Class arrays, with the counts and targets that are needed if loss and alpha are averages
+    over samples."""
 
     counts: ArrayLike | None
     """(C,) number of samples of every class."""
@@ -87,6 +89,11 @@ def certify(
     \mathrm{intra}_c \ge R^2,\quad
     \mathrm{inter}_{c,c'} \le v\rho^{*2}+2\sqrt{(\rho^{*-2}-1)(1-R^2)}$$
 
+    L is the loss, $m$ the smallest loss that the norms allow, $\dot w_c$ the centred classifier
+    row and $\tilde h_c$ the mean feature of class c. The bounds $\rho^*$ on the alignment, $R^2$
+    on the intra-class cosine and $v$ on the cosine of two class means are computed from the norms
+    and the loss.
+
     Source: pan2023, Thm 2.3.1
     Range: a bound that does not hold has valid=False and a reason.
 
@@ -94,15 +101,18 @@ def certify(
         alpha: rms feature norm, classes weighted equally.
         beta: |W|_F / sqrt C.
         loss: cross-entropy in nats, averaged over classes.
-        delta: also bound what a fraction 1 - delta of the classes, and of the pairs, satisfies.
+        delta: if given, also compute bounds that hold for a share 1 - delta of the classes and of
+            the pairs of classes. These bounds are stronger than those for all classes.
         bias_norm: norm of the centred bias.
-        pairs: False leaves out the bound on pairs of classes, whose search can take seconds.
-        classes: `class_losses`, `class_alphas` and `class_betas`, each (C,): mean loss, rms
-            feature norm and norm of the centred row of every class, for bounds on each.
-            `counts`, (C,), if loss and alpha are means over samples instead, and `targets`, (C, C),
-            if labels are soft: then `count_aware` holds for them, and the bounds on single classes
-            follow from the class arrays (`class_losses` of hard labels) or, without them, from the
-            largest hard-label loss that counts, targets and the mean loss leave possible.
+        pairs: False skips the bounds on pairs of classes, whose computation can take seconds.
+        classes: optional arrays.
+            `class_losses`, `class_alphas` and `class_betas`, each (C,): mean loss, rms feature norm
+            and norm of the centred row of every class; they give bounds on each class.
+            `counts`, (C,): number of samples of every class. Pass it if loss and alpha are
+            averages over samples; the result then also has bounds `count_aware`.
+            `targets`, (C, C), one column per class: soft labels; needs `counts`. `class_losses`
+            are still those of hard labels. Without class arrays, the bounds on single classes use
+            the largest hard-label loss that counts, targets and the mean loss allow.
 
     >>> certificate = certify(10, 2.0, 2.5, 0.0352017)
     >>> round(certificate.intra_lower.value, 4), certificate.inter_upper.value
@@ -224,7 +234,10 @@ def _class_means(
 
 
 def _hard_loss(loss: float, counts: ArrayLike, targets: FloatArray, arrays: ClassArrays) -> float:
-    """Return the class average of hard-label losses, or its upper bound from the soft loss."""
+    """Return the hard-label loss averaged over classes.
+
+    Without `class_losses`, return an upper bound on it from the mean soft loss.
+    """
     sizes = np.asarray(counts, dtype=np.float64)
     if (given := arrays.get("class_losses")) is None:
         return hard_loss_upper(sizes, targets, loss)
@@ -232,9 +245,9 @@ def _hard_loss(loss: float, counts: ArrayLike, targets: FloatArray, arrays: Clas
     least = float(least_soft_losses(losses, targets) @ sizes / sizes.sum())
     if least > loss * (1 + AGREEMENT):
         raise DataError(
-            f"Expected class_losses of hard labels, got losses with which these targets have a "
-            f"mean loss of at least {least:.6g}, above loss = {loss:.6g}. Pass the mean of "
-            "-log(probability of the class) over its samples."
+            f"Expected class_losses of hard labels, got class_losses for which the mean loss of "
+            f"these soft targets is at least {least:.6g}, more than loss = {loss:.6g}. Pass for "
+            "each class the mean of -log(probability of the class) over its samples."
         )
     return float(losses.mean())
 
@@ -256,7 +269,7 @@ def _inter(
 
 
 def _fraction_inter(inputs: NormsAndLoss, delta: float, inter: Bound, pairs: bool) -> Bound:
-    """Return the bound on most pairs, or the bound on all pairs if it is better."""
+    """Return the bound on a share of the pairs, or the bound on all pairs if it is smaller."""
     source = "pan2023, Thm 2.3.1 (fraction of pairs)"
     if not pairs:
         return Bound(None, NOT_SEARCHED, source)
@@ -269,26 +282,29 @@ def _fraction_inter(inputs: NormsAndLoss, delta: float, inter: Bound, pairs: boo
 
 
 def _thesis_intra(inputs: NormsAndLoss, bounds: ThesisBounds, *, printed: bool = False) -> Bound:
-    """Return the intra-class bound of pan2023, with the reason if it is vacuous."""
-    vacuous = f"vacuous: alignment >= 1 - {bounds.alignment_gap:.3g}"
+    """Return the bound of pan2023 on the intra-class cosine, with the reason if it is vacuous."""
+    vacuous = f"vacuous: the theorem gives only alignment >= 1 - {bounds.alignment_gap:.3g}"
     reason = vacuous if bounds.intra_lower <= 0 else ""
     if printed and inputs.excess >= excess_to_leave(inputs.num_classes, inputs.product):
-        reason = reason or "at this loss a score may leave the range of the proof"
-    reason = "the theorem has no bias" if inputs.bias_norm > 0 else reason
+        reason = reason or "at this loss a score may leave the range that the proof assumes"
+    reason = "the theorem assumes no bias" if inputs.bias_norm > 0 else reason
     return Bound(bounds.intra_lower, reason, EXPLICIT)
 
 
 def _thesis_inter(bounds: ThesisBounds) -> Bound:
-    """Return the two leading terms of pan2023's inter-class bound, which is never valid."""
+    """Return the two leading terms of pan2023's bound on the inter-class cosine.
+
+    The result is never valid, because the smaller terms of the bound are missing.
+    """
     value = bounds.inter_upper if math.isfinite(bounds.inter_upper) else None
-    reason = "the two leading terms of the printed chain, not a full bound"
+    reason = "only the two leading terms of the theorem's bound"
     if value is None or value >= 1:
         reason += "; vacuous"
     return Bound(value, reason, EXPLICIT)
 
 
 def _bound(value: float, reason: str, source: str) -> Bound:
-    """Return a lower bound that is valid if it is above 0."""
+    """Return a lower bound; it is valid if it is above 0."""
     return Bound(float(value), "" if value > 0 else reason, source)
 
 
@@ -300,6 +316,10 @@ def _class_bounds(
     The result is None if no class arrays are given.
 
     $$\rho_c \ge \frac{g^{-1}(L_c)-\dot b_c}{\alpha_c\beta_c},\qquad \mathrm{intra}_c \ge R_c^2$$
+
+    Class c has the loss $L_c$, the norms $\alpha_c$ and $\beta_c$, and the centred bias
+    $\dot b_c$; g is the smallest loss at a given score (`layer_peeled`), and $R_c^2$ comes from
+    `class_intra_lower`.
 
     Source: pan2023, Thm 2.3.1
     Range: [-1, 1]^C and [0, 1]^C.
@@ -321,8 +341,8 @@ def _class_bounds(
     rms = math.sqrt(float((betas**2).mean()))
     if rms > beta * (1 + AGREEMENT):
         raise DataError(
-            f"Expected class_betas with rms at most beta = {beta:.6g}, got {rms:.6g}. "
-            "They are the norms of the centred rows."
+            f"Expected class_betas with rms at most beta = {beta:.6g}, got rms {rms:.6g}. "
+            "Pass the norms of the centred classifier rows."
         )
     shift = bias_shift(inputs)
     products = alphas * betas
@@ -355,6 +375,6 @@ def _class_array(name: str, values: ArrayLike | None, num_classes: int) -> Float
 def _agree(name: str, mean: float, total_name: str, total: float) -> None:
     if abs(mean - total) > AGREEMENT * total:
         raise DataError(
-            f"Expected {name} that average to {total_name} = {total:.6g}, got {mean:.6g}. "
-            "All classes have equal weight, whatever their counts."
+            f"Expected {name} that average to {total_name} = {total:.6g}, got an average of "
+            f"{mean:.6g}. All classes have equal weight, whatever their counts."
         )

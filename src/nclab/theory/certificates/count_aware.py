@@ -1,4 +1,4 @@
-"""What the training loss, a mean over samples, guarantees for any class counts and targets."""
+"""Guarantees from the mean loss over samples, for any class counts and soft or hard targets."""
 
 import math
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from nclab.theory.targets.program_solver import MANY, Optimum, average_counts, l
 ROUNDING = 1e-15
 """Rounding error allowed for a mean entropy."""
 GRID = 160
-"""Number of factors k of the residuals to try, twenty per decade."""
+"""Number of factors k that `bounds_from_probabilities` tries, twenty per decade."""
 PROBABILITIES = "the network's own probabilities"
 SOURCE = "docs/certificates.md, any counts and targets"
 
@@ -41,13 +41,14 @@ class CountAwareBounds:
     """Smallest mean loss that any network with these norms and counts can have."""
     excess_loss: float
     alignment_lower: Bound
-    """Bound rho on cos(W, G H^T), the classifier and the best combination of the features."""
+    """Lower bound rho on the cosine of W with the matrix G H^T, for some (C, n) matrix G of norm 1
+    that has the same column for all samples of a class."""
     within_upper: Bound
-    """Bound 1 - rho^2 on the share of the features' squared norm that is within classes."""
+    """Upper bound 1 - rho^2 on the share of the features' squared norm that is within classes."""
     proof: str = "the optimum of these counts and targets"
-    """Distributions that the dual bound uses."""
+    """Name of the class probabilities from which the bounds are computed."""
     soft: bool = False
-    """Whether labels are distributions; class-averaged bounds always use hard labels."""
+    """Whether the loss is that of soft labels."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -66,14 +67,21 @@ def residual_bound(
     $$L \ge \operatorname{mean} H(q) - \tfrac1n\sqrt{\lambda_{\max}(S)}\,\|W\|_F\|H\|_F,\qquad
     S = \textstyle\sum_i (q_i-T_i)(q_i-T_i)^\top$$
 
-    This holds without a bias, for any distributions q, such as the network's probabilities, any
-    counts, and hard, soft or noisy targets. One pass over the data gives the C x C moment S and the
-    mean entropy.
+    Sample i has the target $T_i$ and any class probabilities $q_i$, such as those of the network;
+    H(q) is the entropy. The bound holds without a bias, for any counts, and for hard, soft or noisy
+    targets. One pass over the data gives the C x C matrix S and the mean entropy.
+
+    Args:
+        moment: the matrix S.
+        mean_entropy: mean of $H(q_i)$ over samples.
+        samples: number of samples n.
+        product: the bound on |W|_F |H|_F.
     """
     S = torch.as_tensor(moment, dtype=torch.float64)
     if S.ndim != 2 or S.shape[0] != S.shape[1] or samples < 1:
         raise DataError(
-            f"Expected a square moment and at least 1 sample, got {tuple(S.shape)} and {samples}."
+            f"Expected a square moment matrix and at least 1 sample, got shape {tuple(S.shape)} "
+            f"and {samples} samples."
         )
     largest = math.sqrt(max(float(torch.linalg.eigvalsh(S)[-1]), 0.0))
     return mean_entropy - largest / samples * product
@@ -82,22 +90,25 @@ def residual_bound(
 def bounds_from_probabilities(
     counts: Any, residuals: Any, product: float, loss: float, *, bias_norm: float = 0.0
 ) -> CountAwareBounds:
-    r"""Return the bounds of hard labels from the network's mean probabilities in each class.
+    r"""Return the bounds for hard labels from the network's mean probabilities in each class.
 
-    No program is solved.
-
-    With $\bar q_c$ the mean probabilities of class c and $q^k_c = e_c + k(\bar q_c - e_c)$,
+    No optimisation problem is solved, so this is faster than `count_aware_bounds`.
 
     $$L \ge \operatorname{mean}H(q^k) - k\Bigl(\tfrac1n\|(\bar Q - I)D^{1/2}\|_2\|W\|_F\|H\|_F
     + \|\bar r\|\,\|b\|\Bigr)$$
 
-    for every k without negative probabilities; the best k is taken. The bound is never worse than
+    Here $\bar q_c$, column c of $\bar Q$, are the mean probabilities of class c, $e_c$ is the
+    one-hot label, $q^k_c = e_c + k(\bar q_c - e_c)$, D holds the counts on its diagonal, $\bar r$
+    is the mean of $\bar q_c - e_c$ over samples, and H(q) is the entropy. The bound holds for
+    every k without negative probabilities; nclab takes the best k of a grid. It is never worse than
     `residual_bound`, because averaging raises entropies and lowers norms. It is tight at the
     optimum; far from the optimum, `count_aware_bounds` is better.
 
     Args:
+        counts: (C,) samples of each class.
         residuals: (C, C) sums of q - e_c over the samples of class c, in row c.
         product: alpha beta, with alpha the root mean square norm of all features.
+        loss: mean loss over samples.
         bias_norm: norm of the centred bias; the bound covers all biases up to this norm.
 
     The cost is the eigenvalues of one C x C matrix.
@@ -138,16 +149,15 @@ def bounds_from_probabilities(
 def count_aware_bounds(
     counts: Any, product: float, loss: float, *, bias: bool = False, targets: Any = None
 ) -> CountAwareBounds:
-    r"""Return what a mean loss over samples guarantees, whatever the class counts.
-
-    With $N(L)$ the least $\|W\|_F\|H\|_F$ that reaches the loss and
-    $\rho = N(L)/\|W\|_F\|H\|_F$, some G of norm 1, constant on classes, has
-    $\langle G, WH\rangle \ge N(L)$, so
+    r"""Return the bounds that a mean loss over samples guarantees, for any class counts.
 
     $$\cos(W, GH^\top)\ge\rho,\qquad
-    \frac{\sum_i\|h_i-\mu_{c(i)}\|^2}{\sum_i\|h_i\|^2} \le 1-\rho^2.$$
+    \frac{\sum_i\|h_i-\mu_{c(i)}\|^2}{\sum_i\|h_i\|^2} \le 1-\rho^2$$
 
-    Proof in docs/certificates.md. The cost is about a dozen solutions of the target's program.
+    Let $N(L)$ be the smallest $\|W\|_F\|H\|_F$ with which any network reaches the loss L. Then
+    $\rho = N(L)/(\|W\|_F\|H\|_F)$. G is some (C, n) matrix of norm 1 with the same column for all
+    samples of a class, $h_i$ a feature and $\mu_{c(i)}$ the mean of its class. Proof in
+    docs/certificates.md. The cost is that of about a dozen calls of `nclab.target`.
 
     Args:
         counts: (C,) samples of each class.
@@ -194,13 +204,16 @@ def _bounds(loss: float, lowest: float, ratio: float, reason: str) -> CountAware
 
 
 def least_soft_losses(hard: FloatArray, targets: FloatArray) -> FloatArray:
-    r"""Return (C,) the smallest mean soft loss of each class, given its mean hard-label loss x.
+    r"""Return (C,) the smallest mean soft-label loss of each class for a given hard-label loss x.
 
     $$F_c(x) = \tau x - (1-\tau)\log(1-e^{-x})
     - \sum_{j\ne c}T_{jc}\log\tfrac{T_{jc}}{1-\tau},\qquad \tau = T_{cc}$$
 
-    Source: docs/certificates.md, soft labels
+    T_c, column c of `targets`, is the soft label of class c.
+
     Range: at least the entropy of the targets, reached at x = -log tau.
+
+    Proof in docs/certificates.md, soft labels.
     """
     own = targets.diagonal()
     others = targets - np.diag(own)
@@ -210,15 +223,16 @@ def least_soft_losses(hard: FloatArray, targets: FloatArray) -> FloatArray:
 
 
 def hard_loss_upper(counts: FloatArray, targets: FloatArray, loss: float) -> float:
-    r"""Return the largest class average of hard-label losses that a mean soft loss allows.
+    r"""Return the largest hard-label loss, averaged over classes, that a mean soft loss L allows.
 
     $$\max_x \tfrac1C\sum_c x_c \quad\text{s.t.}\quad \sum_c\tfrac{n_c}n F_c(x_c)\le L$$
 
-    F is that of `least_soft_losses`. The problem is concave; with the multiplier $\mu$ its
-    maximiser is $e^{x_c}-1 = (1-\tau_c)/(\tau_c-\tfrac{n}{\mu Cn_c})$.
+    Class c has $n_c$ of n samples, the hard-label loss $x_c$ and the target probability $\tau_c$
+    of its label; F is explained at `least_soft_losses`. The problem is concave; with the multiplier
+    $\mu$ its maximiser is $e^{x_c}-1 = (1-\tau_c)/(\tau_c-\tfrac{n}{\mu Cn_c})$; proof in
+    docs/certificates.md, soft labels.
 
-    Source: docs/certificates.md, soft labels
-    Range: [0, inf]; inf if a class has no target probability of its own.
+    Range: [0, inf]; inf if the soft label of a class gives that class probability 0.
     """
     own, shares = targets.diagonal(), counts / counts.sum()
     rest = (targets - np.diag(own)).sum(0)
@@ -233,7 +247,7 @@ def hard_loss_upper(counts: FloatArray, targets: FloatArray, loss: float) -> flo
     loss += 8 * float(np.finfo(float).eps) * (1 + math.log(len(own)) + loss)
 
     def losses(log_share: float) -> tuple[float, float, float]:
-        """Return the multiplier, the mean soft loss and the class average of its maximiser."""
+        """Return a multiplier, and the mean soft and hard-label losses of its maximiser x."""
         share = math.exp(log_share)
         # tau - n/(mu C n_c) with mu = smallest (1 + share), without cancellation at small shares.
         x = np.log1p(rest / (above + share / (1 + share) / (weights * smallest)))
@@ -249,13 +263,16 @@ def hard_loss_upper(counts: FloatArray, targets: FloatArray, loss: float) -> flo
 
 
 def _widened(loss: float, lowest: float, product: float) -> float:
-    """Return the loss plus its rounding error; a shortfall below the optimum counts as error."""
+    """Return the loss plus its possible rounding error.
+
+    If the loss is below the optimum, the difference counts as rounding error.
+    """
     padding = 4 * float(np.finfo(float).eps) * (1 + product) * lowest
     return max(loss, lowest) + max(lowest - loss, 0.0) + padding
 
 
 def _least(program: Program, norm: float) -> float:
-    """Return the dual's lower bound on the loss at a given norm."""
+    """Return a lower bound on the loss of networks with a given norm, from the dual problem."""
     solved = _at(program, lambda weighted, optimum: nuclear_norm(weighted, optimum.point), norm)
     if solved is None and bool((program.own_target == 1).all()):
         return 0.0  # hard targets: the loss is below the smallest computable one
@@ -267,7 +284,7 @@ def _least(program: Program, norm: float) -> float:
 
 
 def _needed(program: Program, loss: float) -> float:
-    """Return the dual's lower bound on the norm that reaches a loss."""
+    """Return a lower bound on the norm that is needed to reach a loss, from the dual problem."""
     zero_loss = evaluate(program, zero_point(program)).loss
     if loss >= zero_loss:
         return 0.0
@@ -284,10 +301,11 @@ def _proved(program: Program, optimum: Optimum) -> float:
 
 
 def _at(program: Program, measure: Any, value: float) -> tuple[Program, Optimum] | None:
-    """Return the program at the weight where `measure` equals `value`, with its optimum, or None.
+    """Return the program with the penalty weight at which `measure` equals `value`, solved.
 
-    The measure decreases in the weight. With many groups the weight is that of averaged counts: the
-    bounds hold at any weight.
+    The result is None if no positive weight is small enough. The measure must fall as the weight
+    grows. If there are many different counts, nclab finds the weight with averaged counts; the
+    bounds are valid for any weight.
     """
     averaged = program.groups > MANY and bool((program.own_target == 1).all())
     rough = average_counts(program) if averaged else None

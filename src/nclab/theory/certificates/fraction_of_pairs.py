@@ -1,10 +1,12 @@
 r"""Upper bound on the inter-class cosine of all but a few pairs of classes.
 
-Suppose k pairs reach a cosine v. These pairs are unknown, so the proof must cover every graph S of
-k edges on the classes. With E its adjacency, D its degrees and B = E - v D, the matrix
-R = (I - y B)^(1/2) gives the dual point G = -mu P R. The bound on the loss depends on the graph
-only through X = tr P(I - R), which k, the largest degree and the sum of the squared degrees bound
-(docs/certificates.md). At small excess the result is the exact worst case.
+Suppose that k pairs of classes have inter-class cosines of at least v. These pairs are unknown, so
+the proof must cover every graph with k edges whose vertices are the C classes. Let E be the
+adjacency matrix of the graph, D the diagonal matrix of its degrees, P = I - 11^T/C,
+B = E - v D, and R = (I - y B)^(1/2) for a number y > 0. For every mu > 0, the matrix
+G = -mu P R gives a lower bound on the loss. This bound depends on the graph only through
+X = tr P(I - R), and X is bounded by k, the largest degree and the sum of the squared degrees
+(docs/certificates.md). At small excess loss the result is the exact worst case.
 """
 
 import math
@@ -20,14 +22,15 @@ from nclab.theory.layer_peeled import FloatArray, wrong_probability
 
 HALVINGS = 27
 SMALLEST_STEP = 1e-12
-"""Smallest resolved deviation of a cosine from -1/(C-1)."""
+"""Smallest deviation of a cosine from -1/(C-1) that the search tries."""
 STEPS = 2.0 ** np.concatenate([np.linspace(-8, 1, 73), np.arange(2.0, 17.0)])
-"""Values of y to try, relative to the best y at small excess; large ones help if k is near the
-number M of all pairs."""
+"""Values of y (see above) to try, divided by the best y at small excess loss. Large values help if
+k is near the number of all pairs."""
 LADDER = 0.75 ** np.arange(49)
-"""Relative steps to a cosine at which the search for a refuted cosine begins."""
+"""Cosines at which the search begins, as shares of the way from -1/(C-1) to the largest cosine."""
 ALMOST_ALL = 0.9
-"""Share of excluded pairs above which the bound for fewer excluded pairs is tried as well."""
+"""If more than this share of the pairs is excluded, the bound for this share is also computed; it
+may be smaller."""
 SMALL = 1e-3
 
 
@@ -72,17 +75,22 @@ class FeatureSpread:
     """Bounds on the norms of the classes and on the spread of features within classes."""
 
     ratio: float
-    """Largest ratio of two class norms."""
+    """Largest ratio of the feature norms of two classes."""
     variance: float | None
-    """Bound on the share of the squared norm within classes; None for cosines of means."""
+    """Upper bound on the share of the squared feature norm that is within classes. None if the
+    cosines are those of class means, on which the spread within classes has no effect."""
 
 
 def least_rise(
     inputs: NormsAndLoss, graphs: GraphGroups, cosine: float, spread: FeatureSpread
 ) -> float:
-    r"""Return the least excess loss of a network in which `graphs.edges` pairs reach a cosine.
+    r"""Return a lower bound on the excess loss if `graphs.edges` pairs have at least this cosine.
 
     $$L \ge \log\bigl(1+\omega\,e^{-(CA+\Xi-X)/\omega}\bigr),\qquad \omega = C-1-X$$
+
+    The result is this bound minus the smallest loss that the norms allow. $A = \alpha\beta$, X is
+    the trace of the module docstring, and $\Xi$ collects the terms of the entropy, of a bias and of
+    the spread within classes (docs/certificates.md).
 
     Source: pan2023, Thm 2.3.1
     Range: real; -inf if nothing is proved.
@@ -128,6 +136,9 @@ def pairs_upper(inputs: NormsAndLoss, excluded: int) -> float | None:
     $$\mathrm{inter} \le -\tfrac1{C-1}+\sqrt{\mu_2\,\varepsilon\,\tfrac{M-k}{kM}}\,(1+o(1)),\qquad
     k = \text{excluded}+1,\ M = \tfrac{C(C-1)}2$$
 
+    The formula is the limit for small excess loss $\varepsilon$, with $\mu_2$ from
+    `asymptotic_constants`; the returned bound holds for every excess loss.
+
     Source: pan2023, Thm 2.3.1
     Range: (-1/(C-1), 1), or None if no bound below 1 can be proved.
     """
@@ -147,7 +158,7 @@ def pairs_upper(inputs: NormsAndLoss, excluded: int) -> float | None:
 
 
 def _through_means(inputs: NormsAndLoss, graphs: GraphGroups, ratio: float, limit: float) -> float:
-    """Return the bound through cosines of class means, or `limit` if it is not smaller."""
+    """Return a bound that follows from one on cosines of class means, at most `limit`."""
     rho = alignment_lower(inputs)
     if rho <= 0:
         return limit
@@ -163,7 +174,10 @@ def _through_means(inputs: NormsAndLoss, graphs: GraphGroups, ratio: float, limi
 def _least_cosine(
     inputs: NormsAndLoss, graphs: GraphGroups, spread: FeatureSpread, limit: float
 ) -> float:
-    """Return the smallest cosine that is refuted, or `limit` if none below it is."""
+    """Return the smallest bound found on the cosine, or `limit` if no smaller bound is found.
+
+    A cosine is a bound if networks in which too many pairs reach this cosine have more loss.
+    """
     start = -1 / (inputs.num_classes - 1)
     target = inputs.excess * (1 + 1e-9)
 
@@ -194,7 +208,10 @@ def _trace_bound(
     high: FloatArray,
     degree: FloatArray,
 ) -> FloatArray:
-    """Return X without its linear term: bounds on the traces of P B^2, P B^3 and P B^4."""
+    """Return an upper bound on X without its term linear in y.
+
+    It follows from bounds on the traces of P B^2, P B^3 and P B^4.
+    """
     through = (1 - v) ** 2 / classes
     square, cube = v**2 - through, v * (through - v**2)
     second = 2 * k + square * (high if square > 0 else low)
@@ -211,9 +228,10 @@ def _trace_bound(
 def _entropy(
     classes: int, trace: FloatArray, curved: FloatArray, floor: FloatArray
 ) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
-    """Return the largest sum of psi(u) per column for u >= -floor with known mean and mean square.
+    """Return the largest sum of psi(u) over the wrong classes, `top`, and where both are valid.
 
-    Two values reach it, -floor and `top`: a quadratic touches psi there from above.
+    The numbers u >= -floor have a known mean and mean square. The sum is largest if u takes only
+    the two values -floor and `top`.
     """
     mean = -trace / (classes - 1)
     square = (2 * classes * curved - trace**2) / (classes - 1)
@@ -231,7 +249,7 @@ def _entropy(
 def _row_sum_norm(
     classes: int, k: int, v: float, y: FloatArray, high: FloatArray, degree: FloatArray
 ) -> FloatArray:
-    """Return the norm of the gradient's row sums over mu: the effect of a bias of norm 1."""
+    """Return an upper bound on |G1| / mu, the effect of a bias of norm 1 on the loss bound."""
     radius = (1 + abs(v)) * degree
     x = y * radius
     remainder = (_one_minus_root(x) - x / 2) / np.maximum(radius, 1e-300)
@@ -244,7 +262,7 @@ def _one_minus_root(x: FloatArray) -> FloatArray:
 
 
 def _fourth_order_remainder(x: FloatArray) -> FloatArray:
-    """Return (1 - sqrt(1 - x) - x/2 - x^2/8 - x^3/16) / x^4, which increases with x."""
+    """Return (1 - sqrt(1 - x) - x/2 - x^2/8 - x^3/16) / x^4, an increasing function of x."""
     small = (5 + 3.5 * x * (1 + 0.75 * x / (1 - np.minimum(x, 0.5)))) / 128
     safe = np.maximum(x, 0.1)
     large = (_one_minus_root(safe) - safe / 2 - safe**2 / 8 - safe**3 / 16) / safe**4

@@ -1,10 +1,13 @@
 """Upper bound on the inter-class cosine of any two classes, proved by duality.
 
-The largest cosine of two class means at a given loss is found by averaging over the symmetries
-that keep the pair: swap its two classes, permute the others. Three sectors remain, in which every
-logit, norm and cosine is a quadratic form of 24 numbers: the trivial sector (the pair and the other
-classes, four coordinates each), the sign of the pair (two) and the standard sector of the other
-classes (two), for weights and for features. Any point gives a dual bound; it need not be optimal.
+A search finds the largest cosine of two class means at a given loss. The problem does not change
+if the two classes are swapped or the other classes are permuted, so the search is limited to
+networks with these symmetries. Such a network is described by 24 numbers, 12 for the weights and 12
+for the features: four for what the two classes have in common, four for what the other classes have
+in common, two for the difference of the two classes, and two for the differences between the other
+classes. Every logit, squared norm and inner product is a quadratic form of these numbers.
+
+The proof then uses duality, and is valid even if the search did not find the optimum.
 """
 
 import math
@@ -24,25 +27,33 @@ POLISH = 12
 
 @dataclass(frozen=True)
 class MeanCosineProof:
-    """A dual proof that every network with two class means at `cosine` or above has more loss.
+    """Proof by duality that two class means with a cosine of at least `cosine` need more loss.
 
-    With G the gradient at some logits, the matrix [[mu_w I, G/2], [G'/2, mu_h I - xi B]] is
-    positive semidefinite, so the loss is at least `loss_lower`; see docs/certificates.md.
+    Let G be the gradient of the loss at some logits, and B the matrix with <B, Q> >= 0 for every
+    Gram matrix Q of class means in which a pair has at least this cosine. The matrix
+    [[mu_w I, G/2], [G^T/2, mu_h I - xi B]] is positive semidefinite. It follows that the loss is at
+    least `loss_lower`; see docs/certificates.md.
     """
 
     cosine: float
     """Bound v <= 0: the cosine of any two class means is below v."""
     loss_lower: float
-    """Dual bound on the loss of networks that reach the cosine; at least the given loss."""
+    """Lower bound on the loss of networks that reach the cosine; at least the given loss."""
     mu_weights: float
     mu_features: float
     xi: float
     logits: tuple[float, ...]
-    """Logits z11, z12, zr1, z1r, zrr, zrq at which the loss is linearised."""
+    """Logits z11, z12, zr1, z1r, zrr, zrq at which the loss is linearised. In z_jc, j is the row
+    and c the class of the sample: 1 and 2 are the pair, r and q two other classes."""
 
 
 class WorstPair:
-    """Symmetric networks in 24 coordinates: a_w(4) r_w(4) b_w(2) s_w(2), then of features."""
+    """Networks that are symmetric under the permutations that keep a pair of classes.
+
+    The first 12 coordinates describe the weights: 4 what the pair has in common, 4 what the other
+    classes have in common, 2 the difference of the pair, and 2 the differences between the other
+    classes. The last 12 describe the features in the same order.
+    """
 
     def __init__(self, num_classes: int, product: float) -> None:
         self.classes, self.product = num_classes, product
@@ -82,13 +93,13 @@ class WorstPair:
             yield self.etf + noise * scale * rng.normal(size=24)
 
     def loss_at(self, x: FloatArray) -> tuple[float, FloatArray]:
-        """Return the loss and its gradient."""
+        """Return the loss of a network, and its gradient with respect to the 24 coordinates."""
         rows = self.forms @ x  # (6, 24)
         loss, slope = self.loss(rows @ x)
         return loss, 2 * slope @ rows
 
     def loss(self, z: FloatArray) -> tuple[float, FloatArray]:
-        """Return the mean loss at six logits, and its derivative."""
+        """Return the mean loss for the six logits of a symmetric network, and its gradient."""
         z11, z12, zr1, z1r, zrr, zrq = z.tolist()
         loss1, swap, other = _cross_entropy(z12 - z11, 1, zr1 - z11, self.others)
         loss2, pair, peer = _cross_entropy(z1r - zrr, 2, zrq - zrr, self.free)
@@ -106,7 +117,10 @@ class WorstPair:
         return 4 * x * (self.pair * sign - self.sign * pair) / (pair + sign) ** 2
 
     def worst(self, start: FloatArray, excess: float) -> FloatArray:
-        """Return the point of largest cosine within the norms and the loss, from one start."""
+        """Return the network with the largest cosine that a search from `start` finds.
+
+        The search keeps the norms and the loss, optimal loss plus `excess`, within their bounds.
+        """
         best = optimal_loss(self.classes, self.product)
         total, norms = self.classes * self.product, (self.norm_w, self.norm_h)
         # In units of the distance from the ETF that the excess allows, variables are of order one.
@@ -136,16 +150,16 @@ class WorstPair:
         return at(np.asarray(result.x))
 
     def reachable(self, x: FloatArray, excess: float) -> bool:
-        """Whether the point is within the norms and the loss, up to rounding."""
+        """Whether norms and loss of a network are within their bounds, up to rounding."""
         total = self.classes * self.product * (1 + 1e-9)
         inside = self.norm_w @ x**2 <= total and self.norm_h @ x**2 <= total
         allowed = optimal_loss(self.classes, self.product) + excess
         return bool(inside and self.loss_at(x)[0] <= allowed * (1 + 1e-6))
 
     def prove(self, x: FloatArray, cosine: float, bias_norm: float) -> MeanCosineProof:
-        """Return the dual bound at a point.
+        """Return a lower bound on the loss of every network with at least this cosine.
 
-        It holds at any point, and is close to the primal value at the worst point.
+        The bound is valid for any `x`; it is almost exact if x is the worst network.
         """
         x, (mu_w, mu_h, xi) = self.polish(x, cosine)
         z = self.logits(x)
@@ -164,7 +178,10 @@ class WorstPair:
         )
 
     def polish(self, x: FloatArray, cosine: float) -> tuple[FloatArray, FloatArray]:
-        """Return the point of smallest loss at a cosine, by Newton steps, and multipliers."""
+        """Refine the network of smallest loss at a given cosine by Newton steps.
+
+        Return the network and its Lagrange multipliers.
+        """
         quadratics = np.stack(
             [self.norm_w, self.norm_h, -(self.pair * (1 - cosine) - self.sign * (1 + cosine)) / 2]
         )
@@ -195,7 +212,7 @@ class WorstPair:
         return best, np.maximum(multipliers, 0.0)
 
     def hessian(self, z: FloatArray) -> FloatArray:
-        """Return the second derivative of the loss by the six logits."""
+        """Return the (6, 6) Hessian of the loss with respect to the six logits."""
         total = np.zeros((6, 6))
         for share, correct, wrong, counts in (
             (2 / self.classes, 0, (1, 2), (1, self.others)),
@@ -219,7 +236,7 @@ class WorstPair:
     def shortfall(
         self, slope: FloatArray, mu_w: float, mu_h: float, xi: float, cosine: float
     ) -> float:
-        """Return how much both multipliers must grow for the dual matrix to be semidefinite."""
+        """Return the number to add to mu_w and mu_h to make the dual matrix semidefinite."""
         g11, g12, gr1, g1r, grr, grq = self.entries(slope)
         scale = math.sqrt(2 * self.others)
         trivial = np.array([[g11 + g12, scale * g1r], [scale * gr1, grr + self.free * grq]])
@@ -239,14 +256,17 @@ class WorstPair:
         return shortfall
 
     def entries(self, slope: FloatArray) -> FloatArray:
-        """Return the gradient by single logits: each of the six values fills several entries."""
+        """Return the gradient with respect to one logit of each of the six kinds.
+
+        In `slope`, the derivatives of all logits of one kind are added.
+        """
         counts = np.array(
             [2, 2, 2 * self.others, 2 * self.others, self.others, self.others * self.free]
         )
         return slope / np.maximum(counts, 1)
 
     def row_sum_norm(self, slope: FloatArray) -> float:
-        """Return the norm of the gradient's row sums: the largest effect of a bias of norm 1."""
+        """Return the norm of the row sums of G, the largest effect of a bias of norm 1."""
         g11, g12, gr1, g1r, grr, grq = self.entries(slope)
         pair = g11 + g12 + self.others * g1r
         other = 2 * gr1 + grr + self.free * grq
@@ -269,7 +289,7 @@ def _form(terms: tuple[tuple[int, int, int, float], ...]) -> FloatArray:
 def _cross_entropy(
     first: float, first_count: int, second: float, second_count: int
 ) -> tuple[float, float, float]:
-    """Return log(1 + sum of count * exp(margin)) of two margins, and its derivative by each."""
+    """Return log(1 + sum of count * exp(margin)) for two margins, and its two derivatives."""
     if not second_count:
         second = first
     top = max(0.0, first, second)
@@ -281,18 +301,22 @@ def _cross_entropy(
 
 
 INFLATIONS = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 2.0, 8.0, 32.0)
-"""Relative increases of the excess loss at which the worst case is sought, so that its dual proves
-the given loss: small against rounding, large for a bias or an excess below rounding."""
+"""Relative increases of the excess loss. The worst network is searched at a slightly larger loss,
+so that its lower bound, despite rounding, reaches the given loss. The large values are needed with
+a bias, or if the excess loss is below rounding."""
 
 SMALLEST = 1e-290
 """Smallest optimal loss for which the search stays within the range of floats."""
 
 
 def mean_cosine_upper(inputs: NormsAndLoss) -> MeanCosineProof | None:
-    r"""Return a proof of the largest cosine of two class means that the loss allows.
+    r"""Return an upper bound on the cosine of two class means, with its proof.
 
     $$v^* = \max\cos(\tilde h_1,\tilde h_2)\ \text{s.t. loss} \le m+\varepsilon,\qquad
     L \ge f(Z)-\langle G,Z\rangle-(\mu_P+\mu_Q)\,C\alpha\beta$$
+
+    $\tilde h_1$ and $\tilde h_2$ are the means of two classes, f(Z) is the loss at the logits Z of
+    the proof, G its gradient, and $\mu_P$, $\mu_Q$ are `mu_weights` and `mu_features`.
 
     Source: pan2023, Thm 2.3.1
     Range: [-1/(C-1), 0], or None if no cosine <= 0 can be proved.
@@ -317,9 +341,12 @@ def mean_cosine_upper(inputs: NormsAndLoss) -> MeanCosineProof | None:
 
 
 def inter_from_means(cosine: float, alignment: float, intra: float) -> float:
-    r"""Return the largest inter-class cosine, given bounds on mean cosine, alignment and intra.
+    r"""Return an upper bound on the inter-class cosine from three other bounds.
 
     $$\mathrm{inter} \le \max(v, v\rho^2) + 2\sqrt{(\rho^{-2}-1)(1-\mathrm{intra})}$$
+
+    v is the upper bound `cosine` on the cosine of two class means, $\rho$ the lower bound on the
+    alignment, and intra the lower bound on the intra-class cosine.
 
     Source: pan2023, Lemma 2.4.6
     Range: [-1, inf). The printed lemma is corrected, see docs/certificates.md.

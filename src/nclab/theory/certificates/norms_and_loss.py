@@ -13,14 +13,15 @@ from nclab.metrics.cross_entropy import optimal_loss
 from nclab.theory.layer_peeled import FloatArray, g_rise, g_rise_inverse
 
 TOLERANCE = 1e-6
-"""Largest shortfall of a loss below the optimal loss, relative to it, that counts as rounding."""
+"""A loss below the optimal loss counts as a rounding error up to this relative difference."""
 SMALLEST_PRODUCT = 1e-100
 """Smallest product of norms; the squares of smaller ones underflow."""
 MOST_CLASSES = 10**9
-"""Largest number of classes for which products with it keep their digits."""
+"""Largest number of classes; with more classes, rounding errors would become large."""
 ZOOMS = 5
 COARSE = 3
-"""Number of zooms in the search for an end of the range of norms; the end is rounded outwards."""
+"""Number of refinements of the grid that finds an end of the range of norms. The end is rounded
+outwards, so few refinements are enough."""
 POINTS = 25
 
 
@@ -28,8 +29,8 @@ POINTS = 25
 class Bound:
     """A guaranteed number if `valid`; otherwise `reason` says what is missing.
 
-    `value` is None if there is no number. The value of a bound that is not valid is only for
-    comparison: a vacuous constant or an asymptotic form.
+    `value` is None if there is no number. If the bound is not valid, use `value` only for
+    comparison: it is too weak to say anything, or true only in a limit.
     """
 
     value: float | None
@@ -57,7 +58,7 @@ class NormsAndLoss:
     optimal_loss: float
     """Smallest loss m that these norms allow."""
     excess: float
-    """Loss above m, plus the largest possible rounding error of the inputs."""
+    """Loss minus m, plus the largest possible rounding error of the inputs."""
     bias_norm: float
     """Norm of the centred bias."""
 
@@ -84,6 +85,8 @@ def norms_and_loss(
     r"""Check the inputs of a certificate and return them with the excess loss.
 
     $$\varepsilon = L - m(\alpha\beta)$$
+
+    m is the smallest loss that the norms allow.
 
     Source: pan2023, Thm 2.3.1
     Range: excess >= 0.
@@ -121,14 +124,18 @@ def norms_and_loss(
 
 
 def deviation_upper(inputs: NormsAndLoss) -> float:
-    r"""Return the bound D on how far weights and features are from being proportional.
+    r"""Return an upper bound D on how far weights and features are from being proportional.
 
     $$\sum_c \tfrac1N\sum_i \|\sqrt\tau\,\dot w_c - h_{c,i}/\sqrt\tau\|^2 \le 2D,\qquad
     D = C\alpha\beta-\sum_c \dot w_c\cdot\tilde h_c \le
     (C-1)\log\bigl(1+\tfrac{e^\varepsilon-1}{\pi}\bigr) \le \tfrac{(C-1)\,\varepsilon}{\pi}$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: [0, 2 C alpha beta]; 0 at collapse. tau = alpha / beta; a bias changes nothing.
+    Range: [0, 2 C alpha beta]; 0 at collapse.
+
+    $\dot w_c$ is the centred row of class c, $h_{c,i}$ its i-th of N features, $\tilde h_c$ its
+    mean, $\tau = \alpha/\beta$, and $\pi$ the probability of the wrong classes at the optimum. The
+    bound is the same with a bias.
     """
     step = g_rise_inverse(np.array(inputs.excess), inputs.num_classes, inputs.product)
     return inputs.num_classes * min(-float(step), 2 * inputs.product)
@@ -136,10 +143,13 @@ def deviation_upper(inputs: NormsAndLoss) -> float:
 
 @lru_cache(maxsize=64)
 def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
-    r"""Return the range of the inner product of one class's row and mean feature.
+    r"""Return the range of scores that the loss allows for one class.
 
     $$\tfrac1C\bigl[g(x)+(C-1)\,g\bigl(\tfrac{CA-x}{C-1}\bigr)\bigr] \le L,\qquad
     |s-x| \le \|\dot b\|\sqrt{(C-1)/C}$$
+
+    The score s of a class is the inner product of its centred row and its mean feature; x is the
+    score plus the centred bias of the class, $A = \alpha\beta$, and g(x) the smallest loss at x.
 
     Source: pan2023, Thm 2.3.1 (proof)
     Range: an interval around alpha * beta.
@@ -148,7 +158,7 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
     shift = bias_shift(inputs)
 
     def above(steps: FloatArray) -> NDArray[np.bool_]:
-        """Whether the loss exceeds its bound at each step from alpha * beta."""
+        """Whether a class score of alpha * beta plus each step needs more than the loss."""
         one_class = g_rise(steps, classes, product)
         other_classes = g_rise(-steps / (classes - 1), classes, product)
         return np.asarray((one_class + (classes - 1) * other_classes) / classes > inputs.excess)
@@ -169,11 +179,14 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
 
 
 def excess_to_leave(num_classes: int, product: float) -> float:
-    r"""Return the excess loss below which no score leaves the range in the thesis's proof.
+    r"""Return the excess loss up to which the range of scores in the proof of pan2023 is right.
 
     $$|x_c| > C\alpha\beta \;\Rightarrow\; \varepsilon \ge \min_{s=\pm(C-1)\alpha\beta}
     \tfrac1C\bigl[g(s)+(C-1)\,g\bigl(\tfrac{C\alpha\beta-s}{C-1}\bigr)\bigr]-m,\quad
     x_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
+
+    The proof assumes $|x_c| \le C\alpha\beta$ for every class c. $\dot w_c$ is its centred row,
+    $\tilde h_c$ its mean feature, and g(s) the smallest loss at the score s.
 
     Source: pan2023, Thm 2.3.1 (proof)
     Range: [0, inf); 0 for two classes, which the theorem excludes; only without a bias.
@@ -185,7 +198,7 @@ def excess_to_leave(num_classes: int, product: float) -> float:
 
 
 def bias_shift(inputs: NormsAndLoss) -> float:
-    r"""Return the largest change of one class's score by a centred bias of the given norm.
+    r"""Return the largest centred bias of one class, if the centred bias has the given norm.
 
     $$|\dot b_c| \le \|\dot b\|\sqrt{(C-1)/C}$$
 
@@ -198,20 +211,23 @@ def bias_shift(inputs: NormsAndLoss) -> float:
 
 @lru_cache(maxsize=64)
 def norm_range(inputs: NormsAndLoss) -> tuple[float, float]:
-    r"""Return the range of |mean h_c|^2 and of mean |h_c|^2 of every class, over alpha / beta.
+    r"""Return the range of squared feature norms that the loss allows for one class.
 
     $$\min_b\ \tfrac1C\,g(\sqrt{ab})+\tfrac{C-1}C\,
     g\Bigl(\tfrac{\sqrt{(CA-a)(CA-b)}}{C-1}\Bigr) \le L$$
 
+    The range is that of a, which is |mean h_c|^2 or mean |h_c|^2 of class c, divided by
+    alpha / beta. b is the squared norm of its centred row times alpha / beta, and A = alpha * beta.
+
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: an interval around alpha * beta; the lower end is 0 if a class may be lost.
+    Range: an interval around alpha * beta; the lower end is 0 if a class mean may be zero.
     """
     low, high = _end(inputs, 0.0), _end(inputs, inputs.num_classes * inputs.product)
     return max(0.0, low * (1 - 1e-9)), high * (1 + 1e-9)
 
 
 def _end(inputs: NormsAndLoss, outside: float) -> float:
-    """Return a norm just beyond the last reachable norm towards `outside`."""
+    """Return a squared norm just beyond the last one that the loss allows towards `outside`."""
     inside = inputs.product
     for zoom in range(COARSE):
         a = np.linspace(inside, outside, POINTS)
@@ -229,7 +245,10 @@ def _allowed(inputs: NormsAndLoss) -> float:
 
 
 def _least_rise(inputs: NormsAndLoss, a: FloatArray) -> FloatArray:
-    """Return the least excess loss with a class of squared feature norm a; convex in b."""
+    """Return the smallest excess loss with a class of squared feature norm a.
+
+    The excess loss is convex in the squared row norm b, which is found on finer and finer grids.
+    """
     start = np.zeros(len(a))
     width = np.full(len(a), inputs.num_classes * inputs.product)
     for _ in range(ZOOMS):
@@ -242,7 +261,7 @@ def _least_rise(inputs: NormsAndLoss, a: FloatArray) -> FloatArray:
 
 
 def _rise(inputs: NormsAndLoss, a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the least excess loss for squared feature norm a and squared row norm b of a class."""
+    """Return the smallest excess loss if a class has the squared norms a (features) and b (row)."""
     classes, product = inputs.num_classes, inputs.product
     total = classes * product
     score = np.sqrt(a * b)  # (a, b)
@@ -257,6 +276,6 @@ def _rise(inputs: NormsAndLoss, a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def norm_ratio(inputs: NormsAndLoss) -> float:
-    """Return the largest ratio of two class norms, not squared; inf if a class may be lost."""
+    """Return the largest ratio of the feature norms of two classes; inf if one may be zero."""
     low, high = norm_range(inputs)
     return math.sqrt(high / low) if low > 0 else math.inf

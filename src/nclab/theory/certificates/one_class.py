@@ -2,13 +2,15 @@
 
 The alignment is the cosine of the class mean and the centred classifier row. A class has
 intra-class cosine at least R^2 if the mean cosine r of its features with its classifier row is at
-least R. Write sigma_i for the norm of feature i times that of the row. The smallest class loss with
-mean sigma^2 = p^2 and mean r = R is reached by a share theta of features of norm zero that point
-backwards, the others all alike (docs/certificates.md):
+least R. Let sigma_i be the norm of feature i times the norm of the row, and g(s) the smallest loss
+of a class whose score, the inner product of mean feature and row, is s. The smallest class loss
+with mean sigma^2 = p^2 and mean r = R is (docs/certificates.md)
 
     min over theta in [0, (1 - R)/2] of theta g(0) + (1 - theta) g(p (R + theta)/(1 - theta)^1.5)
 
-If theta = 0 is the minimiser, the bound is sharp: R is the alignment itself.
+A class reaches it if a share theta of its features has norm almost zero and points away from the
+row, and the other features are equal. If theta = 0 is the minimiser, the bound is sharp: R is the
+alignment.
 """
 
 import math
@@ -30,11 +32,13 @@ from nclab.theory.layer_peeled import (
 
 ZOOMS = 12
 POINTS = 65
+COARSE_POINTS = 17
 CELLS = 48
 CLASS_CELLS = 640
-"""Cells per axis over (theta, p), and over theta alone; every cell is bounded, not sampled."""
+"""Number of intervals of theta at the start, for all classes and for one class. The bound holds for
+every point of an interval, not only at its ends."""
 ROUNDS = 6
-MOST_CELLS = 60_000
+MOST_CELLS = 800
 DROPPED = 1e-6
 
 
@@ -42,15 +46,16 @@ def alignment_lower(inputs: NormsAndLoss, excluded: int = 0) -> float:
     r"""Return a lower bound on the alignment of all but `excluded` classes.
 
     The alignment of class c is cos(w_c, h_c), with the centred classifier row w_c and the class
-    mean h_c.
+    mean h_c. C classes have the loss L, $A = \alpha\beta$, and g(s) is the smallest loss of a class
+    with the score s.
 
     $$\rho^*_k = \sup\{\rho: F_k(\rho) > L\},\quad F_k(\rho) = \min_p
     \tfrac kC\,g(\rho p)+\tfrac{C-k}C\,g\bigl(\tfrac{CA-kp}{C-k}\bigr),\quad k = \text{excluded}+1$$
 
     Source: pan2023, Eq. (2.21)
-    Range: (0, 1], or -1 if the loss allows a class to be lost entirely.
+    Range: (0, 1], or -1 if the loss allows an alignment of 0.
 
-    The bound holds for s_c / (alpha_c beta_c), so it also holds for |mean h_c| / alpha_c.
+    The bound also holds for |h_c| / alpha_c, with alpha_c the rms norm of the features of class c.
     """
     classes, product, k = inputs.num_classes, inputs.product, excluded + 1
     loss = inputs.loss
@@ -82,7 +87,7 @@ def class_alignment_lower(
     shift: float = 0.0,
     clip: bool = True,
 ) -> FloatArray:
-    r"""Return a lower bound on cos(w_c, h_c) of every class from its own loss and norms.
+    r"""Return a lower bound on the alignment of every class from the loss and norms of that class.
 
     $$\rho_c \ge \frac{g^{-1}(L_c)-\dot b_c}{\alpha_c\beta_c}$$
 
@@ -90,7 +95,9 @@ def class_alignment_lower(
     Range: (0, 1]^C, -1 for classes without a guarantee.
 
     Args:
-        shift: upper bound on the centred bias of any class.
+        losses: (C,) mean loss $L_c$ of every class.
+        products: (C,) product $\alpha_c\beta_c$ of feature norm and row norm of every class.
+        shift: upper bound on the centred bias $\dot b_c$ of any class.
         clip: whether to clip ratios at 1; ratios above 1 reveal inconsistent inputs.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -100,7 +107,7 @@ def class_alignment_lower(
 
 
 def _needed(p: FloatArray, inputs: NormsAndLoss, k: int) -> FloatArray:
-    """Return the smallest score that k classes of norm product p can have at the given loss."""
+    """Return the smallest mean score of k classes that have norm product p and this loss."""
     classes, product = inputs.num_classes, inputs.product
     reach = _bias_reach(inputs, k)
     even = g_inverse(inputs.loss, classes)
@@ -119,7 +126,7 @@ def _bias_reach(inputs: NormsAndLoss, k: int) -> float:
 
 
 def _clip(ratio: float) -> float:
-    """Return a ratio as a bound: at most 1, lowered by rounding; -1 if nothing is guaranteed."""
+    """Return a ratio as a bound: at most 1, minus the rounding error; -1 if it is not positive."""
     return min(1.0, ratio) * (1 - 1e-14) if ratio > 0 else -1.0
 
 
@@ -129,11 +136,11 @@ class IntraBound:
 
     value: float
     sharp: bool
-    """Whether the dual check holds, so that the bound is the squared alignment."""
+    """Whether the condition of `sharp_holds` is met, so that the bound is the squared alignment."""
 
 
 def jensen_intra(alignment: float | FloatArray) -> FloatArray:
-    r"""Return the intra-class cosine that the alignment alone guarantees.
+    r"""Return a lower bound on the intra-class cosine from the alignment alone, whatever the loss.
 
     $$\mathrm{intra}_c \ge (2\rho_c^2-1)_+^2$$
 
@@ -150,13 +157,17 @@ def jensen_intra(alignment: float | FloatArray) -> FloatArray:
 def sharp_holds(
     num_classes: int, alignment: float, low: float, high: float, *, shift: float = 0.0
 ) -> bool:
-    r"""Whether equal features of a class beat every spread, for all scores y in [low, high].
+    r"""Whether a class with equal features has the smallest loss, for all scores in [low, high].
 
     $$3y\,\tfrac{C}{C-1}(1-q(y+b)) \ge 1 \quad\text{and}\quad
     g(b) \ge g(y+b)+\bigl(\tfrac32+\tfrac1R\bigr)\,y\,|g'(y+b)|$$
 
+    The classes that are compared have the same mean cosine R, `alignment`, with their row. y is the
+    score, g(y) the smallest loss at this score, q(y) the probability of the wrong classes, and b
+    the bias; b = -shift is the worst case.
+
     Source: pan2023, Lemma 2.4.5
-    Range: exact for the whole interval, not sampled; b = -shift is the worst bias.
+    Range: exact for the whole interval, not sampled.
     """
     if not (0 < alignment <= 1 and 0 < low <= high):
         return False
@@ -187,14 +198,17 @@ def sharp_holds(
 def intra_lower(inputs: NormsAndLoss, alignment: float) -> IntraBound:
     r"""Return a lower bound on the intra-class cosine of every class.
 
-    $$\mathrm{intra}_c \ge \rho^{*2}\ \text{where the dual check holds},\quad
+    $$\mathrm{intra}_c \ge \rho^{*2}\ \text{if `sharp_holds`},\quad
     \text{else } \max\bigl(R^2, (2\rho^{*2}-1)_+^2\bigr)$$
+
+    R is the largest number such that every class with a mean cosine below R needs more loss; see
+    the module docstring.
 
     Source: pan2023, Thm 2.3.1
     Range: [0, 1].
 
     Args:
-        alignment: the bound for all classes, from `alignment_lower`.
+        alignment: the bound $\rho^*$ for all classes, from `alignment_lower`.
     """
     if alignment <= 0:
         return IntraBound(0.0, sharp=False)
@@ -205,7 +219,7 @@ def intra_lower(inputs: NormsAndLoss, alignment: float) -> IntraBound:
         return IntraBound(alignment**2, sharp=True)
     value = float(jensen_intra(alignment))
     if inputs.bias_norm == 0:
-        mixed = min(_mixture(inputs, max(low, 0.0), high), alignment)
+        mixed = min(_mixture(inputs, alignment, max(low, 0.0), high), alignment)
         value = max(value, max(mixed, 0.0) ** 2)
     return IntraBound(value, sharp=False)
 
@@ -218,12 +232,21 @@ def class_intra_lower(
     *,
     shift: float = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Return a lower bound on the intra-class cosine of every class from its loss and norms.
+    r"""Return a lower bound on the intra-class cosine of each class from the loss of that class.
 
-    $$\mathrm{intra}_c \ge \rho_c^2\ \text{or the exact mixture bound at } p = \alpha_c\beta_c$$
+    $$\mathrm{intra}_c \ge \rho_c^2\ \text{if `sharp_holds`, else } R_c^2$$
+
+    $R_c$ is the smallest mean cosine of features and row that the loss of class c allows, see the
+    module docstring with $p = \alpha_c\beta_c$.
 
     Source: pan2023, Thm 2.3.1
     Range: [0, 1]^C and, as 0 or 1, whether each bound is sharp.
+
+    Args:
+        losses: (C,) mean loss of every class.
+        products: (C,) product $\alpha_c\beta_c$ of feature norm and row norm of every class.
+        alignments: (C,) bounds $\rho_c$, from `class_alignment_lower`.
+        shift: upper bound on the centred bias of any class.
     """
     values = jensen_intra(alignments)
     sharp = np.array(
@@ -233,56 +256,69 @@ def class_intra_lower(
             for rho, p in zip(alignments, products, strict=True)
         ]
     )
-    theta = np.linspace(0.0, 1.0, CLASS_CELLS + 1)
     unsettled = (sharp == 0) & (alignments > 0)
     if unsettled.any():
-        left = losses[unsettled, None] - theta[:-1] * g(shift, num_classes)  # (classes, cells)
-        share = _share(left, theta[1:], num_classes, products[unsettled, None], shift)
-        mixed = np.where(share <= 1 - 2 * theta[:-1], share, np.inf).min(1)
+        # The share of reversed features is at most 1 - alignment^2, as by `jensen_intra`.
+        theta = np.linspace(0.0, 1 - alignments[unsettled] ** 2, CLASS_CELLS + 1).T
+        first, last = theta[:, :-1], theta[:, 1:]  # (classes, cells)
+        left = losses[unsettled, None] - first * g(shift, num_classes)
+        share = _share(left, last, num_classes, products[unsettled, None], shift)
+        mixed = np.where(share <= 1 - 2 * first, share, np.inf).min(1)
         mixed = np.clip(mixed, 0.0, alignments[unsettled])
         values[unsettled] = np.maximum(values[unsettled], mixed**2)
     return np.where(sharp == 1, alignments**2, values), sharp
 
 
-def _mixture(inputs: NormsAndLoss, low: float, high: float) -> float:
-    """Return the exact bound on the mean cosine of a class, over all norm products in [low, high].
+def _mixture(inputs: NormsAndLoss, alignment: float, low: float, high: float) -> float:
+    """Return a lower bound on the mean cosine of a class, for all norm products p in [low, high].
 
-    Branch and bound: a cell of (theta, p) is bounded from below by its corners, which its
-    monotone parts allow; cells that cannot hold the minimum are dropped, the others are split.
+    The method is branch and bound over the share theta of reversed features, which is at most
+    1 - alignment^2. The ends of an interval of theta give a lower bound for the whole interval.
+    Intervals that cannot contain the minimum are dropped, and the others are split. For a given
+    theta the mean cosine is quasi-convex in p, so finer and finer grids find its minimum.
     """
     classes, product = inputs.num_classes, inputs.product
+    allowed = inputs.optimal_loss + classes * inputs.excess
 
-    def allowed_loss(p: FloatArray) -> FloatArray:
-        other_classes = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
-        return inputs.optimal_loss + classes * inputs.excess - other_classes
+    def least(first: FloatArray, last: FloatArray) -> FloatArray:
+        """Return the smallest mean cosine for shares from `first` to `last`, or a lower number."""
+        start, width = np.full(len(first), low), np.full(len(first), high - low)
+        for _ in range(ZOOMS):
+            p = start[:, None] + width[:, None] * np.linspace(0.0, 1.0, COARSE_POINTS)
+            others = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
+            loss = allowed - others - first[:, None] * math.log(classes)
+            values = _share(loss, last[:, None], classes, p, 0.0)
+            width = width / (COARSE_POINTS - 1)
+            index = np.clip(values.argmin(1) - 1, 0, COARSE_POINTS - 3)
+            start, width = start + index * width, 2 * width
+        return np.asarray(values.min(1))
 
-    width = np.array([1.0 / CELLS, (high - low) / CELLS])
-    theta, p = (axis.ravel() for axis in np.mgrid[0:CELLS, 0:CELLS] * width[:, None, None])
-    p = p + low
+    largest = 1 - alignment**2
+    width = largest / CELLS
+    theta = np.arange(CELLS) * width
     best, bound = math.inf, math.inf
     for _ in range(ROUNDS):
-        end, far = theta + width[0], p + width[1]
-        last = np.minimum(end, 1.0)
-        lower = _share(allowed_loss(p) - theta * math.log(classes), last, classes, far, 0.0)
+        lower, exact = least(theta, np.minimum(theta + width, 1.0)), least(theta, theta)
         lower = np.where(lower <= 1 - 2 * theta, lower, np.inf)
-        exact = _share(allowed_loss(far) - end * math.log(classes), last, classes, far, 0.0)
-        best = min(best, float(np.where(exact <= 1 - 2 * end, exact, np.inf).min()))
-        # Dropped cells hold no value more than DROPPED below the best point.
-        bound = min(float(lower.min()), best - DROPPED)
-        kept = lower < best - DROPPED
-        if not kept.any() or 16 * int(kept.sum()) > MOST_CELLS:
+        best = min(best, float(np.where(exact <= 1 - 2 * theta, exact, np.inf).min()))
+        # Values in dropped intervals are below the best point by at most `dropped`.
+        dropped = DROPPED * largest
+        bound = min(float(lower.min()), best - dropped)
+        undecided = lower < best - dropped
+        if not undecided.any() or 4 * int(undecided.sum()) > MOST_CELLS:
             break
         width = width / 4
-        steps = np.arange(4.0)
-        theta = (theta[kept, None, None] + width[0] * steps[:, None] + 0 * steps).ravel()
-        p = (p[kept, None, None] + width[1] * steps + 0 * steps[:, None]).ravel()
-    return bound
+        theta = (theta[undecided, None] + width * np.arange(4.0)).ravel()
+    return bound * (1 - 1e-14)
 
 
 def _share(
     loss: FloatArray, theta: FloatArray, num_classes: int, p: FloatArray, shift: float
 ) -> FloatArray:
-    """Return the smallest mean cosine with which a share 1 - theta of equal features fits."""
+    """Return the smallest mean cosine of a class with a share theta of reversed features.
+
+    The other features are equal and have the given total loss.
+    """
     remaining = 1 - theta
     with np.errstate(divide="ignore", invalid="ignore"):
         score = g_inverse(np.maximum(loss, 0.0) / remaining, num_classes) - shift

@@ -30,10 +30,13 @@ class RegularisedOptimum:
 
 
 def regularised_optimum(num_classes: int, weight_decay: float) -> RegularisedOptimum:
-    r"""Return norms and losses at the minimum of the regularised layer-peeled objective.
+    r"""Return norms and losses at the minimum of the layer-peeled loss with weight decay $\lambda$.
 
     $$A^* = \tfrac{C-1}{C}\Bigl[\log(C-1)+\log\tfrac{1-q}{q}\Bigr],\quad
     q = \tfrac{\lambda(C-1)}{\sqrt C},\quad m^* = -\log(1-q),\quad \lambda_{crit}=1/\sqrt C$$
+
+    $A^*$ is the product $\alpha\beta$, q the probability of the wrong classes and $m^*$ the loss
+    without the penalty.
 
     Source: pan2023, Eq. (2.1)
     Range: zero norms for a weight decay of at least 1/sqrt C.

@@ -1,4 +1,4 @@
-"""Constants of pan2023, Thm 2.3.1: the exact leading ones, and those of the written-out proof."""
+"""Constants of pan2023, Thm 2.3.1: the exact ones for small excess loss, and those of its proof."""
 
 import math
 from dataclasses import dataclass
@@ -13,35 +13,42 @@ from nclab.theory.layer_peeled import FloatArray, g_rise, wrong_probability
 
 @dataclass(frozen=True)
 class AsymptoticConstants:
-    """Leading constants for small excess loss eps; equalities in the limit, not bounds."""
+    """Deviations of the worst network from collapse, to leading order in a small excess loss eps.
+
+    They are exact in the limit eps -> 0, but no bounds for a given eps.
+    """
 
     intra: float
-    """Constant of the worst class of any network: 1 - intra-class cosine is at most intra * eps."""
+    """In the worst class, 1 - intra-class cosine is intra * eps."""
     kappa: float | None
-    """Constant of the worst pair: inter = -1/(C-1) + kappa sqrt(eps); None for two classes."""
+    """The worst pair has inter-class cosine -1/(C-1) + kappa sqrt(eps); None for two classes."""
     mu_standard: float
     mu_pairs: float
-    """Constant of all pairs: squared deviations sum to at most max(mu_standard, mu_pairs) eps."""
+    """The squared deviations of the inter-class cosines from -1/(C-1), summed over all pairs, are
+    at most max(mu_standard, mu_pairs) eps."""
 
     def inter(self, num_classes: int, excess: float) -> float | None:
-        """Return the leading-order inter-class cosine of the worst pair, or None for two
-        classes."""
+        """Return the leading-order inter-class cosine of the worst pair; None for two classes."""
         if self.kappa is None:
             return None
         return -1 / (num_classes - 1) + self.kappa * math.sqrt(excess)
 
 
 def asymptotic_constants(num_classes: int, product: float) -> AsymptoticConstants:
-    r"""Return the leading constants of the worst case, from second-order perturbation.
+    r"""Return the constants of the worst network for small excess loss $\varepsilon$.
 
     $$1-\mathrm{intra}\le\frac{2C\,\varepsilon}{\min(aA,\ (\log C-m)/2-aA/4)},\quad
     a = |g'(A)| = \tfrac{C\pi}{C-1}$$
 
-    Equal features that turn away from their row reach the first term of the minimum; a small share
-    of features of norm near 0 that point backwards reaches the second one.
+    A is the product of norms, m the smallest loss it allows, and $\pi$ the probability of the wrong
+    classes at this loss. A class whose equal features turn away from their row reaches the first
+    term of the minimum. A class reaches the second term if a small share of its features has a
+    norm near 0 and points away from the row.
 
     $$\kappa^2 = \frac{(C-1)\mu_{std}+(M-C)\mu_2}{M},\quad
     \mu_2 = \frac{C(C-1+A)}{A^2\pi},\quad M = \tfrac{C(C-1)}2$$
+
+    $\mu_{std}$ is `mu_standard` and $\mu_2$ is `mu_pairs`; M is the number of pairs.
 
     Source: pan2023, Thm 2.3.1
     Range: positive; the rates of the theorem are eps and sqrt(eps), not sqrt(eps) and eps^(1/6).
@@ -75,7 +82,10 @@ def asymptotic_constants(num_classes: int, product: float) -> AsymptoticConstant
 
 
 def _curvature(classes: int, product: float, p: float) -> FloatArray:
-    """Return the quadratic form of the loss over p in (e, f, Omega), with eta = Omega - e / C."""
+    """Return the matrix of the loss change to second order, divided by the wrong probability p.
+
+    The change is a quadratic form of three parameters (e, f, Omega), with eta = Omega - e / C.
+    """
     stretch = classes / (classes - 1) * product
     eta = np.array([-1 / classes, 0.0, 1.0])
     class_form = eta + np.array([1.0, 0.0, 0.0])
@@ -94,22 +104,25 @@ class ThesisBounds:
 
     delta: float
     curvature: float
-    """Strong convexity constant lambda that the proof divides by."""
+    """Strong convexity constant lambda of the loss, by which the proof divides."""
     alignment_gap: float
-    """Gap E: alignment is at least 1 - E; vacuous above 1."""
+    """Gap E: the alignment is at least 1 - E, which says nothing if E is above 1."""
     intra_lower: float
     inter_upper: float
-    """Two leading terms of the printed chain, so not a full bound; vacuous above 1."""
+    """The two leading terms of the theorem's bound on the inter-class cosine; not a full bound."""
 
 
 def curvature_printed(inputs: NormsAndLoss) -> float:
-    r"""Return the strong convexity on the proof's range, [-C alpha beta, C alpha beta].
+    r"""Return the strong convexity constant on the range that the proof of pan2023 uses.
 
     $$\lambda = \varphi''(C\alpha\beta) = q(1-q)$$
 
+    $\varphi$ is the loss as a function of x, which the proof limits to
+    $[-C\alpha\beta, C\alpha\beta]$; q is the probability of the wrong classes at its ends. The
+    limits are correct for an excess loss below `excess_to_leave`.
+
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: (0, 1/4]; about e^(-C alpha beta), so the constants are vacuous. The range is correct for
-    an excess below `excess_to_leave`.
+    Range: (0, 1/4]; about e^(-C alpha beta), so small that the theorem's bounds say nothing.
     """
     classes = inputs.num_classes
     worst = (classes - 1) * inputs.product  # the score at the ends of the range
@@ -117,11 +130,11 @@ def curvature_printed(inputs: NormsAndLoss) -> float:
 
 
 def curvature_reachable(inputs: NormsAndLoss) -> float:
-    r"""Return the strong convexity on the scores that the loss allows.
+    r"""Return the strong convexity constant on the range of scores that the loss allows.
 
     No larger constant is possible in this proof.
 
-    $$\lambda = \min_s \varphi''\ \text{over the reachable scores of one class}$$
+    $$\lambda = \min_s \varphi''(s)\ \text{for } s \text{ in `score\_range`}$$
 
     Source: pan2023, Thm 2.3.1 (proof)
     Range: (0, 1/4].
@@ -133,14 +146,19 @@ def curvature_reachable(inputs: NormsAndLoss) -> float:
 
 
 def thesis_bounds(inputs: NormsAndLoss, delta: float, curvature: float) -> ThesisBounds:
-    r"""Return the bounds of the chain (2.17) to (2.21) with explicit constants.
+    r"""Return the bounds of pan2023, Thm 2.3.1, with the constants of its proof written out.
 
     $$E = \tfrac{C-1}{C\alpha\beta}\max_{\varepsilon_2+\pi\varepsilon_3\le\varepsilon}
     \Bigl(\tfrac{\varepsilon_3}\delta+2\sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr),
     \quad \mathrm{inter} \lesssim -\tfrac1{C-1}+4E^{1/3}+\sqrt{8E}$$
 
+    The alignment $\rho$ is at least 1 - E, and the intra-class cosine at least $(2\rho^2-1)^2$,
+    for a share $1-2\delta$ of the classes. $\lambda$ is the strong convexity constant `curvature`,
+    and $\pi$ the probability of the wrong classes at the smallest loss. The proof splits the excess
+    loss into two parts $\varepsilon_2$ and $\pi\varepsilon_3$; nclab takes the worst split.
+
     Source: pan2023, Eq. (2.21)
-    Range: E in [0, inf); intra is (2 rho^2 - 1)^2 at rho = 1 - E.
+    Range: E in [0, inf).
     """
     if not 0 < delta < 1:
         raise DataError(f"Expected delta between 0 and 1, got {delta}.")
@@ -159,7 +177,10 @@ def thesis_bounds(inputs: NormsAndLoss, delta: float, curvature: float) -> Thesi
 
 
 def _second_derivative(num_classes: int, score: float) -> float:
-    """Return the second derivative q (1 - q) of the log-sum, without cancellation."""
+    """Return q (1 - q) for a score, with q the probability of the wrong classes, to full accuracy.
+
+    This is the second derivative of the loss.
+    """
     wrong = wrong_probability(score, num_classes)
     others = num_classes - 1
     right = 1 / (1 + others * math.exp(min(-num_classes / others * score, 700.0)))

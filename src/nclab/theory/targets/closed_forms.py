@@ -10,18 +10,21 @@ from nclab.theory.targets.setting import CLOSED, Setting, Solution, factor_grams
 
 GRID = 400
 NEAR = 1e-4
-"""Half-width of the interval around the scanned minimum in which the root of the slope lies."""
+"""Half-width of an interval around a minimum that was found on a grid; in this interval nclab
+searches the root of the derivative."""
 STEPS = 20_000
 SOURCE = "docs/targets.md, mean squared error"
 
 
 def simplex_gap(num_classes: int, decay: float, smoothing: float = 0.0) -> float:
-    r"""Return how much larger the correct logit is than the others at the balanced optimum.
+    r"""Return the correct logit minus any other logit at the optimum of balanced classes.
 
     $$\gamma = \log\frac{1-(C-1)p_0}{p_0},\qquad p_0 = \delta/C + \lambda/\sqrt C$$
 
-    With $\lambda = t\sqrt n$; alpha beta is $\gamma (C-1)/C$; label smoothing acts as a larger
-    weight decay, $\lambda + \delta/\sqrt C$. Derived in docs/targets.md.
+    $\delta$ is the label smoothing, $\lambda$ the weight decay on weights and mean squared feature,
+    and $p_0$ the probability of each wrong class. The product $\alpha\beta$ is $\gamma (C-1)/C$.
+    Label smoothing acts as a larger weight decay, $\lambda + \delta/\sqrt C$. Derived in
+    docs/targets.md.
     """
     p = smoothing / num_classes + decay / math.sqrt(num_classes)
     right = 1 - (num_classes - 1) * p
@@ -29,11 +32,13 @@ def simplex_gap(num_classes: int, decay: float, smoothing: float = 0.0) -> float
 
 
 def focal_gap(num_classes: int, cost: float, focal_gamma: float) -> float:
-    r"""Return the gap that minimises focal loss plus `cost` times the gap.
+    r"""Return the logit gap that minimises focal loss plus `cost` times the gap.
 
     $$\min_\gamma\; (1-p)^{\gamma_f}\,(-\log p) + c\gamma,\qquad p = 1/(1+(C-1)e^{-\gamma})$$
 
-    The objective is not convex: a scan finds the region, a root finder refines the gap.
+    $\gamma$ is the correct logit minus any other logit, p the probability of the correct class,
+    $\gamma_f$ the exponent of the focal loss and c the cost. The objective is not convex: a scan
+    over a grid finds the region of the minimum, and a root finder refines it.
     """
     others = num_classes - 1
 
@@ -54,20 +59,23 @@ def focal_gap(num_classes: int, cost: float, focal_gamma: float) -> float:
 
 
 def focal(gap: float, num_classes: int, focal_gamma: float) -> float:
-    """Return the focal loss of a class whose correct logit is larger by `gap`."""
+    """Return the focal loss of a class whose correct logit is larger than the others by `gap`."""
     loss = math.log1p((num_classes - 1) * math.exp(-gap))
     return (-math.expm1(-loss)) ** focal_gamma * loss
 
 
 def _slope(gap: float, others: int, focal_gamma: float) -> float:
-    """Return the derivative of the focal loss by the gap."""
+    """Return the derivative of the focal loss with respect to the logit gap."""
     loss = math.log1p(others * math.exp(-gap))
     wrong, p = -math.expm1(-loss), math.exp(-loss)
     return -(wrong**focal_gamma) * (wrong + focal_gamma * p * loss)
 
 
 def solve_balanced(setting: Setting, weight: float | None) -> Solution:
-    """Return the simplex ETF of balanced classes, for a weight t or for the setting's norms."""
+    """Return the simplex ETF that is the optimum of balanced classes.
+
+    Its size follows from the penalty weight t, or from the norms of the setting if t is None.
+    """
     C = setting.num_classes
     root = math.sqrt(float(setting.metric[0]))
     fixed_norms = weight is None  # given norms have no penalty
@@ -112,13 +120,15 @@ def solve_balanced(setting: Setting, weight: float | None) -> Solution:
 
 
 def relu_gaps(counts: Tensor, metric: Tensor, weight: float) -> Tensor:
-    r"""Return (C,) how much larger the correct logit of each class is at the optimum with H >= 0.
+    r"""Return (C,) the correct logit minus any other one, for each class at the optimum for H >= 0.
 
     $$p_c = \frac{n t\sqrt{d_c}}{n_c\sqrt{C(C-1)}},\qquad
-    \gamma_c = \log\frac{1-(C-1)p_c}{p_c} \text{ or } 0$$
+    \gamma_c = \max\Bigl(0, \log\frac{1-(C-1)p_c}{p_c}\Bigr)$$
 
-    For D = n, $p_c = nt/\sqrt{n_cC(C-1)}$, and a class is lost iff
-    $n_c \le (nt)^2 C/(C-1)$. Derived in docs/targets.md.
+    Class c has $n_c$ of n samples, the probability $p_c$ of each wrong class, and the weight $d_c$
+    in the norm of the features (`metric`); t is the geometric mean of the weight decays. If
+    $d_c = n_c$, the mean of class c is zero if and only if $n_c \le (nt)^2 C/(C-1)$. Derived in
+    docs/targets.md.
     """
     C = len(counts)
     p = weight * counts.sum() * metric.sqrt() / (counts * (C * (C - 1)) ** 0.5)
@@ -127,7 +137,10 @@ def relu_gaps(counts: Tensor, metric: Tensor, weight: float) -> Tensor:
 
 
 def solve_relu(setting: Setting, weight: float) -> Solution:
-    """Return the optimum with H >= 0: W = P diag(omega), and orthogonal means."""
+    """Return the optimum for features H >= 0: the class means are orthogonal.
+
+    The classifier is W = P diag(omega), with P = I - 11^T/C and a positive number omega per class.
+    """
     counts, metric, C = setting.counts, setting.metric, setting.num_classes
     gaps = relu_gaps(counts, metric, weight)
     losses = ((C - 1) * (-gaps).exp()).log1p()
@@ -153,12 +166,13 @@ def solve_relu(setting: Setting, weight: float) -> Solution:
 
 
 def shrunk(values: Tensor, samples: float, decay: float, factors: int) -> Tensor:
-    r"""Return each singular value s after the penalty of F factors.
+    r"""Return the singular value that replaces each value s at the optimum of the squared error.
 
     $$\arg\min_\sigma \tfrac{(s-\sigma)^2}{2n} + \tfrac F2\lambda\sigma^{2/F}$$
 
-    For F = 2 the result is $(s - n\lambda)_+$. For larger F it jumps from $s(F-2)/(F-1)$ to 0 when
-    the decay reaches
+    n is the number of samples, F the number of matrices whose product has these singular values,
+    and $\lambda$ the weight decay of each matrix. For F = 2 the result is $(s - n\lambda)_+$. For
+    larger F it jumps from $s(F-2)/(F-1)$ to 0 when the weight decay reaches
     $s^{2-2/F}/(n(F-1))\cdot((F-2)/(F-1))^{1-2/F}$. Derived in docs/targets.md.
 
     >>> shrunk(torch.tensor([3.0, 1.0]), 2.0, 1.0, 2).tolist()
@@ -179,7 +193,7 @@ def shrunk(values: Tensor, samples: float, decay: float, factors: int) -> Tensor
 
 
 def solve_squared(setting: Setting, weight: float) -> Solution:
-    """Return the optimum without bias, with a free bias, or with a penalised bias."""
+    """Return the optimum of the squared error, without bias or with a free or penalised bias."""
     counts, n, C = setting.counts, setting.samples, setting.num_classes
     roots, share = counts.sqrt(), counts / setting.samples
     labels = roots.diag()
@@ -235,18 +249,19 @@ def _value(
 
 
 def without_best_bias(residual: Tensor, roots: Tensor, penalty: float) -> Tensor:
-    """Return the slope of the squared error, times n, after the best bias is added to logits.
+    """Return n times the gradient of the squared error if the bias is always the best one.
 
-    `residual` is (logits - labels) times D^{1/2}, and `roots` is D^{1/2} 1.
+    `residual` is (logits - labels) times D^{1/2}, with D the counts, and `roots` is D^{1/2} 1.
     """
     direction = roots / roots.norm()
     return residual - torch.outer(residual @ direction, direction) / (1 + penalty)
 
 
 def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
-    """Return logits times D^{1/2} for a penalised bias, and the dual bound.
+    """Return the logits times D^{1/2} at the optimum with a penalised bias, and a lower bound.
 
-    Accelerated proximal gradient with restarts.
+    Balanced classes have a closed form. Otherwise nclab uses accelerated proximal gradient descent
+    with restarts.
     """
     counts, n, C = setting.counts, setting.samples, setting.num_classes
     assert setting.bias is not None

@@ -1,4 +1,7 @@
-"""Deep heads: the simplex ETF, or neural collapse, against geometries of lower rank."""
+"""Optimum of deep heads, several linear maps after the features.
+
+The simplex ETF is compared with geometries of lower rank, which can have a lower objective.
+"""
 
 import math
 from collections.abc import Callable
@@ -16,15 +19,15 @@ GRID = 240
 
 
 class Geometry(NamedTuple):
-    """Logits of a balanced geometry at scale 1."""
+    """A geometry that treats all classes alike, with its logits up to a factor."""
 
     name: str
     logits: Tensor
-    """(C, C)."""
+    """(C, C) logits; column c holds those of class c."""
 
 
 def shapes(num_classes: int) -> list[Geometry]:
-    """Return the geometries with a known cost: simplex ETF, orthoplex for even C, polygon."""
+    """Return the geometries to compare: simplex ETF, orthoplex (for even C) and polygon."""
     C = num_classes
     identity = torch.eye(C, dtype=torch.float64)
     geometries = [Geometry("simplex ETF", identity - 1 / C)]
@@ -39,9 +42,9 @@ def shapes(num_classes: int) -> list[Geometry]:
 
 
 def best_size(cost: Callable[[float], float], most: float) -> tuple[float, float]:
-    """Return the size in [0, most] with the smallest cost, and that cost.
+    """Return the number in [0, most] with the smallest cost, and that cost.
 
-    A scan over a grid finds the region, a bounded minimiser refines the size.
+    A scan over a grid finds the region of the minimum, and a bounded minimiser refines it.
     """
     best = min((most * (k / GRID) for k in range(GRID + 1)), key=cost)
     bounds = (max(0.0, best - most / GRID), best + most / GRID)
@@ -51,9 +54,10 @@ def best_size(cost: Callable[[float], float], most: float) -> tuple[float, float
 
 
 def shape_value(setting: Setting, shape: Geometry, weight: float) -> tuple[float, float]:
-    """Return size and objective of the best logits of a geometry.
+    """Return the factor by which the logits of a geometry have the lowest objective, and this.
 
-    The penalty of F factors is F/2 lambda sum of sigma^(2/F).
+    The penalty of F factors is F/2 lambda sum of sigma^(2/F), with sigma the singular values of the
+    logits.
     """
     values = torch.linalg.svdvals(shape.logits * setting.metric.sqrt())
     values = values[values > 1e-9 * values.max()]
@@ -71,7 +75,7 @@ def shape_value(setting: Setting, shape: Geometry, weight: float) -> tuple[float
 
 
 def solve_deep_linear(setting: Setting, weight: float) -> Solution:
-    """Return the lowest of the known geometries and of random starts, and name it."""
+    """Return the geometry with the lowest objective among known ones and random starts."""
     known = []
     if setting.balanced:
         for shape in shapes(setting.num_classes):
@@ -112,26 +116,31 @@ def _of_shape(setting: Setting, shape: Geometry, size: float, weight: float) -> 
 
 
 class DeepRelu(NamedTuple):
-    """Objectives of two networks with ReLU between their linear maps."""
+    """Regularised objectives of two networks with ReLU between their linear maps."""
 
     collapse: float
-    """Objective of an orthogonal frame in every layer."""
+    """Objective of a collapsed network: the class means are orthogonal in every layer."""
     graph: float | None
-    """Objective of rank r before the last ReLU, for C = r (r - 1) / 2 classes; None for other C and
-    for fewer than 3 maps."""
+    """Objective of a network whose features have rank r before the last ReLU, for
+    C = r (r - 1) / 2 classes; None for other C and for fewer than 3 maps."""
 
 
 def deep_relu(num_classes: int, depth: int, decay: float) -> DeepRelu:
-    r"""Return the objectives of two constructions for `depth` linear maps with ReLU between them.
+    r"""Return the objectives of two networks with ReLU between their linear maps.
 
-    Every class has one sample, every factor the weight decay `decay`; the loss is half the mean
-    squared error. Collapse costs C times the problem of one singular value 1. For the graph, X is
-    the incidence of the edges of the complete graph of r vertices,
-    $\mathrm{ReLU}(XX^\top - 11^\top) = I$, so that the layers before the last carry $X^\top$ only,
-    which has rank r:
+    The comparison shows that a network without collapse can have the lower objective. Every class
+    has one sample; the loss is half the mean squared error. The features and the L = `depth` linear
+    maps are F = L + 1 factors, each with the weight decay $\lambda$ = `decay`.
+
+    The collapsed network has orthogonal class means in every layer. The other network exists if
+    C = r(r-1)/2. Its classes are the edges of the complete graph with r vertices. Let X be the
+    C x r incidence matrix of edges and vertices. Since $\mathrm{ReLU}(XX^\top - 11^\top) = I$, the
+    layers before the last ReLU only need to carry $X^\top$, of rank r. Its objective is
 
     $$\min_p \tfrac{(1-p)^2}{2} + \tfrac F2\lambda\Bigl(C\cdot\tfrac{Cr}4\cdot r^{L-3}\cdot
     \bigl(\sqrt{2(r-1)}+(r-1)\sqrt{r-2}\bigr)^2p^2\Bigr)^{1/F}$$
+
+    where p is the logit of the correct class.
     """
     C, F = num_classes, depth + 1
     unit = torch.ones(1, dtype=torch.float64)
@@ -148,7 +157,9 @@ def deep_relu(num_classes: int, depth: int, decay: float) -> DeepRelu:
 
 
 def vertices(num_classes: int) -> int | None:
-    """Return the r with r (r - 1) / 2 classes, or None.
+    """Return the number r of vertices whose complete graph has one edge per class, or None.
+
+    The number r solves r (r - 1) / 2 = C.
 
     >>> vertices(10), vertices(11)
     (5, None)

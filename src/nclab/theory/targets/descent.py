@@ -1,7 +1,7 @@
 """L-BFGS for smooth functions of one vector, with few function calls.
 
 scipy's L-BFGS-B also passes the reference tests, but its BLAS ignores `one_thread`: with two
-threads a search takes four times the CPU time, and its last digits depend on their number.
+threads a search takes four times the CPU time, and its last digits depend on the number of threads.
 """
 
 from collections import deque
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 Function = Callable[[Tensor], tuple[float, Tensor]]
-"""Function from a vector to value and gradient."""
+"""Function that returns its value and its gradient at a vector."""
 SUFFICIENT, CURVATURE = 1e-4, 0.9
 STEPS = 40
 
 
 class DescentResult(NamedTuple):
-    """End point of a descent."""
+    """End point of a descent, with its value and the number of steps."""
 
     point: Tensor
     value: float
@@ -28,10 +28,11 @@ class DescentResult(NamedTuple):
 def descend(
     function: Function, start: Tensor, *, steps: int, tolerance: float, memory: int
 ) -> DescentResult:
-    """Minimise until three steps in a row improve by less than `tolerance`, or for `steps`.
+    """Minimise a function by L-BFGS with at most `steps` steps.
 
-    Improvements are relative. Each step costs one or two calls and 4 `memory` products of vectors;
-    the line search finds a step with the weak Wolfe conditions by bisection.
+    The descent stops if three steps in a row improve the value by less than `tolerance`, relative
+    to the value. A step costs one or two function calls and 4 `memory` inner products. The line
+    search finds a step size that satisfies the weak Wolfe conditions by bisection.
     """
     x, (value, slope) = start, function(start)
     pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=memory)
@@ -66,7 +67,7 @@ def descend(
 
 
 def _direction(slope: Tensor, pairs: deque[tuple[Tensor, Tensor, float]]) -> Tensor:
-    """Return the search direction of L-BFGS from the stored pairs."""
+    """Return the search direction of L-BFGS from the stored steps and changes of the gradient."""
     direction = -slope
     if not pairs:
         return direction / slope.norm().clamp(min=1e-300)

@@ -51,19 +51,22 @@ def target(
     targets: Any = None,
     average: str = "samples",
 ) -> Target:
-    r"""Return the optimum of a network whose features are free, with its proof.
+    r"""Return the optimal classifier and features for given class counts and penalties.
 
     $$\min_{W,H,b}\; \tfrac1n\sum_i \ell(Wh_i+b, y_i) + \tfrac{\lambda_W}2\|W\|^2
     + \tfrac{\lambda_H}2\|H\|^2 + \tfrac{\lambda_b}2\|b\|^2$$
 
-    All formulas are in docs/targets.md. Balanced classes under cross-entropy give the simplex ETF.
+    The features $h_i$ are free variables, as in the layer-peeled model; $y_i$ are the labels and
+    $\ell$ is the loss. The result says how its optimality is proved. All formulas are in
+    docs/targets.md. Balanced classes under cross-entropy give the simplex ETF.
 
     Args:
         num_classes: number of classes, with one sample each; or pass `counts`, samples per class.
-        dim: dimension of the features; None for as many as the optimum needs.
+        dim: dimension of the features; None if it is at least what the optimum needs.
         loss: cross_entropy, label_smoothing, focal or mse (half the squared error).
-        weight_decay: (λ_W, λ_H). One number λ penalises the mean squared feature: (λ, λ/n), or
-            (λ, λ/C) with average="classes". 0 gives the limit of vanishing weight decay.
+        weight_decay: (λ_W, λ_H), or one number λ for (λ, λ/n), which penalises the mean squared
+            feature; with average="classes", λ means (λ, λ/C). 0 gives the limit of vanishing
+            weight decay.
         norms: (α, β) instead of weight_decay: rms norms of the features and the classifier rows.
         bias: penalty of the bias, 0 for a free bias, None for no bias.
         features: free, or relu for non-negative features.
@@ -82,7 +85,7 @@ def target(
 
 
 def target_of(setting: Setting, solution: Solution) -> Target:
-    """Return the target of a solved setting, with its norms split between W and H."""
+    """Return the target with the Gram matrices of W and H, from a setting and its solution."""
     share = _share(setting, solution)
     penalised = setting.weight_decay is not None
     return Target(
@@ -103,7 +106,7 @@ def target_of(setting: Setting, solution: Solution) -> Target:
 
 
 def _share(setting: Setting, solution: Solution) -> float:
-    """Return the classifier's share of the norm: |W|^2 = share |W||H|."""
+    """Return the ratio |W| / |H| at the optimum, with H weighted by D."""
     if setting.norms is not None:
         alpha, beta = setting.norms
         share = beta / alpha * math.sqrt(setting.num_classes / float(setting.metric.sum()))
@@ -119,7 +122,7 @@ def solve_setting(setting: Setting) -> Solution:
     dim = setting.num_classes if setting.dim is None else setting.dim
     squared = setting.loss == "mse"
     if squared and setting.average == "classes":
-        raise DataError("Expected average samples with loss mse, got classes.")
+        raise DataError("Expected average='samples' with loss='mse', got average='classes'.")
     if setting.weight_decay == (0.0, 0.0):
         return _limit(setting)
     if setting.weight_decay is not None:
@@ -127,7 +130,8 @@ def solve_setting(setting: Setting) -> Solution:
         if setting.weight < smallest:
             raise DataError(
                 f"Expected weight_decay=0, for the limit, or t = sqrt(lambda_W lambda_H) >= "
-                f"{smallest:.3g}, got {setting.weight:.3g}: smaller ones are lost in rounding."
+                f"{smallest:.3g}, got t = {setting.weight:.3g}: the effect of a smaller weight "
+                "decay is lost in rounding."
             )
     if setting.depth > 1:
         return _deep(setting)
@@ -160,11 +164,11 @@ def _closed(solver: Callable[[Setting, float], Solution], setting: Setting) -> S
     slack = weight == 0
     if slack and setting.loss != "mse":
         raise DataError(
-            "Expected norms small enough to compute the least loss, got "
+            "Expected norms so small that rounding does not hide the smallest loss, got "
             f"alpha, beta = {setting.norms[0]:.4g}, {setting.norms[1]:.4g}."
         )
     solution = solver(setting, weight or 1e-12 * largest)
-    note = ("smaller norms have the same loss",) if slack else ()
+    note = ("smaller norms reach the same loss",) if slack else ()
     return solution._replace(lower=solution.loss, notes=solution.notes + note)
 
 
@@ -173,19 +177,25 @@ def _limit(setting: Setting) -> Solution:
     plain = setting.loss == "cross_entropy" and setting.targets is None and setting.depth == 1
     if not plain or setting.features != "free":
         raise DataError(
-            "Expected weight_decay above 0, got 0: only hard cross-entropy with free features "
-            "and one linear map has a known limit."
+            "Expected weight_decay above 0, got 0: the limit is known only for cross-entropy with "
+            "hard labels, free features and one linear map."
         )
     C = setting.num_classes
     if setting.dim is None or setting.dim >= C - 1:
         return solve_limit(setting)
     if not setting.balanced:
-        raise DataError(f"Expected equal counts= with dim= below {C - 1}, got different counts.")
+        raise DataError(
+            f"Expected equal counts= with weight_decay=0 and dim= below {C - 1}, got different "
+            "counts."
+        )
     code = softmax_code(C, setting.dim)
     means = code_means(code)
     known, reached = best_margin(C, setting.dim), softmax_margin(code)
     exact = known.exact and reached > known.upper - 1e-9
-    margin_note = f"softmax margin {reached:.9g}, at most {known.upper:.9g} ({known.source})"
+    margin_note = (
+        f"softmax margin (smallest distance of a row to the convex hull of the others) "
+        f"{reached:.9g}; the largest possible one is at most {known.upper:.9g} ({known.source})"
+    )
     return Solution(
         logits=code @ means.T,
         bias=torch.zeros_like(setting.counts),
@@ -198,7 +208,7 @@ def _limit(setting: Setting) -> Solution:
         geometry="softmax code",
         source="docs/targets.md, few dimensions; cf. Jiang et al. 2024",
         norm=1.0,
-        notes=(margin_note, "a limit for unit rows and features: only directions are meaningful"),
+        notes=(margin_note, "a limit: rows and features have norm 1, only directions matter"),
     )
 
 
@@ -206,8 +216,8 @@ def _deep(setting: Setting) -> Solution:
     weight = setting.weight
     if setting.features == "relu":
         raise DataError(
-            f"Expected depth=1 with features relu, got depth={setting.depth}: no optimum of a deep "
-            "head with ReLU is known."
+            f"Expected depth=1 with features relu, got depth={setting.depth}: the optimum of deep "
+            "heads with ReLU is not known."
         )
     if setting.loss == "mse" and not setting.bias:
         return solve_squared(setting, weight)
@@ -217,7 +227,7 @@ def _deep(setting: Setting) -> Solution:
 
 
 def _program(setting: Setting) -> Solution:
-    """Return the solution of the convex program for any counts, proved by its dual."""
+    """Return the optimum for any counts, from a convex program and a lower bound by duality."""
     weight = 0.0 if setting.norms is not None else setting.weight
     program, group = program_of_setting(setting, weight)
     if setting.focal_gamma:
@@ -225,19 +235,22 @@ def _program(setting: Setting) -> Solution:
     notes: tuple[str, ...] = ()
     if setting.norms is not None:
         point, weight, _, lower, _ = least_loss(program, setting.norm)
-        notes = () if weight else ("smaller norms have the same loss",)
+        notes = () if weight else ("smaller norms reach the same loss",)
     else:
         optimum = solve(program)
         point, lower = optimum.point, optimum.lower
         if weight >= (critical := critical_weight(program)):
-            notes = (f"zero: t = {weight:.4g} is at least the critical {critical:.4g}",)
+            notes = (
+                f"t = sqrt(lambda_W lambda_H) = {weight:.4g}; from t = {critical:.4g} on, "
+                "the optimum is zero",
+            )
     return _of_point(setting, program, point, group)._replace(
         lower=lower, proof="duality gap", weight=weight, notes=notes
     )
 
 
 def _of_point(setting: Setting, program: Program, point: LogitPoint, group: Tensor) -> Solution:
-    """Return the solution for one point of a program."""
+    """Return the solution with the logits of `point`, an optimum of the program."""
     logits = class_logits(point, group)
     left, right, values = factor_grams(logits, setting.metric)
     penalty = program.weight * nuclear_norm(program, point) + bias_penalty(program, point)
@@ -256,7 +269,7 @@ def _of_point(setting: Setting, program: Program, point: LogitPoint, group: Tens
 
 
 def _focal(setting: Setting, program: Program, group: Tensor) -> Solution:
-    """Return the lowest solution from several starts: focal loss is not convex."""
+    """Return the best solution for the focal loss from several starts; the loss is not convex."""
     if setting.norms is not None:
         return search(setting)
     optima = [solve(program, initial_point(program, size)) for size in (1.0, 3.0, 6.0, 10.0)]
@@ -267,11 +280,14 @@ def _focal(setting: Setting, program: Program, group: Tensor) -> Solution:
 
 
 def _crowded(setting: Setting) -> Solution:
-    """Return the solution with fewer dimensions than the optimum needs."""
+    """Return the solution if the features have fewer dimensions than the optimum needs."""
     solution = search(setting)
     if setting.dim is None or not setting.balanced:
         return solution
     margin = best_margin(setting.num_classes, setting.dim)
     values = f"{margin.lower:.6g}" if margin.exact else f"{margin.lower:.6g} to {margin.upper:.6g}"
-    note = f"as the weight decay goes to 0: a softmax code of margin {values} ({margin.source})"
+    note = (
+        f"as the weight decay goes to 0, the optimum becomes a softmax code with margin {values} "
+        f"({margin.source})"
+    )
     return solution._replace(notes=(*solution.notes, note))

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def gram_distance(gram: Tensor, other: Tensor) -> float | None:
-    r"""Return the distance of two Gram matrices after division by their norms.
+    r"""Return the distance of two Gram matrices after each is divided by its norm.
 
     $$\|G/\|G\|_F - G^*/\|G^*\|_F\|_F$$
 
-    Range: [0, sqrt 2]; 0 for the same geometry at any scale. None if one is zero.
+    Range: [0, sqrt 2]; 0 for the same geometry at any scale. None if a matrix is zero.
     """
     sizes = gram.norm(), other.norm()
     if min(float(size) for size in sizes) == 0:
@@ -29,28 +29,33 @@ def gram_distance(gram: Tensor, other: Tensor) -> float | None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TargetDistance(Printed):
-    """Distances of a network to a target, between normalised Gram matrices."""
+    """Distances of a network to a target and to the simplex ETF.
+
+    They are distances between Gram matrices divided by their norms (`gram_distance`).
+    """
 
     geometry: str
     """Name of the target's geometry."""
     means: float | None
-    """Distance of the class means, centred on both sides."""
+    """Distance of the class means to the target, both centred."""
     means_raw: float | None
-    """Distance of the class means without centring."""
+    """Distance of the class means to the target without centring."""
     classifier: float | None
-    """Distance of the classifier rows, centred on both sides."""
+    """Distance of the classifier rows to the target, both centred."""
     classifier_raw: float | None
+    """Distance of the classifier rows to the target without centring."""
     etf: dict[str, float | None]
-    """The same four distances, to the simplex ETF."""
+    """Names `means`, `means_raw`, `classifier`, `classifier_raw` -> distance to the simplex ETF."""
     apart: float | None
-    """Distance of the target's centred class means to the simplex ETF; None if they are zero."""
+    """Distance between target and simplex ETF (centred class means); None if the target is zero."""
     mean_norm_ratios: Tensor
-    """(C,) norm of each class mean over the norm in the target; inf if that norm is zero. For a
-    limit, whose norms grow without end, the ratios are divided by their mean."""
+    """(C,) norm of each class mean divided by its norm in the target; inf if the latter is zero. If
+    the target is the limit of no weight decay, where norms are infinite, these ratios are divided
+    by their mean."""
     classifier_norm_ratios: Tensor | None
-    """(C,) the same ratios for the classifier rows."""
+    """(C,) norm of each classifier row divided by its norm in the target, as for the means."""
     excess_loss: float | None
-    """Mean loss over samples minus the target's loss; None if the two losses differ in kind."""
+    """Mean loss over samples minus the target's loss; None if the two cannot be compared."""
     notes: tuple[str, ...] = field(default=())
     """Reasons why network and target cannot be compared in full."""
 
@@ -66,12 +71,13 @@ class TargetDistance(Printed):
         """Return one sentence about the distances of the class means."""
         to_target, to_etf = self.means, self.etf["means"]
         if to_target is None or to_etf is None:
-            return "The target or the network is zero: there is no distance."
-        sentence = f"Class means: distance {number(to_target)} to their optimum ({self.geometry})"
+            return "The class means of the target or of the network are zero: no distance."
+        sentence = f"The class means have distance {number(to_target)} to the target "
+        sentence += f"({self.geometry})"
         if self.nearer == "the same":
-            return sentence + ", as far as to the simplex ETF."
-        nearer = "nearer than" if self.nearer == "target" else "farther than"
-        return f"{sentence}, {nearer} to the simplex ETF ({number(to_etf)})."
+            return f"{sentence} and the same distance to the simplex ETF."
+        nearer = "target" if self.nearer == "target" else "simplex ETF"
+        return f"{sentence} and {number(to_etf)} to the simplex ETF: the {nearer} is nearer."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; an undefined ratio is None."""
@@ -102,9 +108,10 @@ class TargetDistance(Printed):
         ):
             if ratios is not None and bool(torch.isfinite(ratios).all()):
                 low, high = float(ratios.min()), float(ratios.max())
-                lines.append(f"Norms of {name_of_rows} over the target's: {low:.4g} to {high:.4g}.")
+                ratio = f"{low:.4g} to {high:.4g}"
+                lines.append(f"Norms of {name_of_rows} divided by those of the target: {ratio}.")
         if self.excess_loss is not None:
-            lines.append(f"Loss above the target's: {self.excess_loss:.4g}.")
+            lines.append(f"Loss minus the loss of the target: {self.excess_loss:.4g}.")
         return Group(table, *lines, *(f"! {note}" for note in self.notes))
 
     def to_frame(self) -> "DataFrame":
@@ -121,7 +128,7 @@ DISTANCES = {
 }
 """Names of the four distances, and their labels in the table."""
 SAME = 1e-3
-"""Largest difference of two distances that count as equal."""
+"""Two distances count as equal if they differ by less."""
 
 
 def distance_to(
@@ -134,11 +141,15 @@ def distance_to(
 ) -> TargetDistance:
     """Return the distances of class means (C, d) and classifier rows (C, d) to a target.
 
-    `counts` (C,) are the measured ones; a note says whether the target has different ones.
+    `counts` (C,) are the class counts of the network; if the target has other counts, a note says
+    so.
     """
     C = target.num_classes
     if len(means) != C or (weight is not None and len(weight) != C):
-        raise DataError(f"Expected a target of {len(means)} classes, as measured, got one of {C}.")
+        raise DataError(
+            f"Expected a target with {len(means)} classes, like the network, got a target with {C} "
+            "classes."
+        )
     P = torch.eye(C, dtype=torch.float64) - 1 / C
     limit = target.setting.weight_decay == (0.0, 0.0)
     etf: dict[str, float | None] = dict.fromkeys(DISTANCES)
@@ -182,7 +193,7 @@ def distance_to(
 
 
 def _centred(gram: Tensor) -> Tensor:
-    """Return P G P in one pass."""
+    """Return the Gram matrix of centred vectors, P G P with P = I - 11^T/C."""
     middle = gram.mean(0)
     return gram - middle - middle[:, None] + middle.mean()
 

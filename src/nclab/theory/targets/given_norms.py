@@ -1,4 +1,8 @@
-"""Least loss at given norms: solved once, or interpolated for many norms of the same counts."""
+"""Smallest loss that given norms allow, for any class counts.
+
+`least_loss` solves for one pair of norms; `TargetPath` interpolates for many norms and the same
+counts.
+"""
 
 import math
 from collections.abc import Callable
@@ -30,28 +34,29 @@ from nclab.theory.targets.program_solver import (
 from nclab.theory.targets.setting import Solution
 
 CLOSE = 1e-7
-"""Relative accuracy of the norm; the accuracy of the loss is its square."""
+"""Relative accuracy at which the norm is reached; the error of the loss is about its square."""
 WEAKEST = 1e-12
-"""Smallest weight, relative to the critical weight, that is not treated as zero."""
+"""Smallest penalty weight t, divided by `critical_weight`, that is not treated as zero."""
 
 
 class LeastLoss(NamedTuple):
-    """Optimum for given norms."""
+    """Optimum of the loss under given norms."""
 
     point: LogitPoint
     weight: float
-    """Weight t of the penalty with the same optimum; 0 if smaller norms reach the same loss."""
+    """Penalty weight t that has the same optimum; 0 if smaller norms reach the same loss."""
     loss: float
     lower: float
     """Lower bound on the loss of every network with these or smaller norms."""
     norm: float
-    """Norm |M D^{1/2}|_* of the point."""
+    """Nuclear norm |M D^{1/2}|_* of the logits M, the smallest |W|_F |H|_F that gives them."""
 
 
 def least_loss(program: Program, norm: float) -> LeastLoss:
-    """Return the smallest loss with |W|_F |H|_F at most `norm`; the program's weight is ignored.
+    """Return the optimum with |W|_F |H|_F at most `norm`, whatever the weight of the program is.
 
-    The cost is about a dozen solutions of the program, with averaged counts if there are many.
+    The cost is that of about a dozen solutions of the program. If there are many different counts,
+    most of them are solved with averaged counts.
     """
     with one_thread():
         near_weight, slope = None, 0.0
@@ -80,9 +85,9 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
         if not weight and bool((program.own_target == 1).all()):
             # With hard targets the loss decreases in the norms without end.
             raise DataError(
-                f"Expected norms up to |W| |H| = {reached:.4g}, for which the least loss of these "
-                f"counts can be computed, got {norm:.4g}. weight_decay=0 gives the limit of "
-                "large norms."
+                f"Expected norms with |W| |H| up to {reached:.4g}, got {norm:.4g}: beyond that, "
+                "rounding hides the smallest loss of these counts. weight_decay=0 gives the limit "
+                "of large norms."
             )
         if weight and reached > 0:
             size = norm / reached
@@ -98,9 +103,10 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
 def find_weight(
     norm_at: Callable[[float], float], norm: float, most: float, *, close: float = CLOSE
 ) -> tuple[float, float]:
-    """Return the weight below `most` at which a decreasing function has a value, and that value.
+    """Return the weight below `most` at which the decreasing function `norm_at` equals `norm`.
 
-    Return (0, the value next to 0) if even the weakest penalty gives a smaller norm.
+    Also return the value of the function at this weight. If even the smallest weight gives a
+    smaller value than `norm`, return 0 and the largest value that was reached.
     """
     high, high_value = most, 0.0
     low = most
@@ -135,28 +141,33 @@ def find_weight(
 
 
 STEP = 10**-0.125
-"""Ratio of two neighbouring weights t of a path."""
+"""Ratio of two neighbouring penalty weights t at which a path solves the program."""
 LAST = 88
-"""Number of regularisation weights on a path; the last is 1e-11 times the critical weight."""
+"""Number of penalty weights of a path; the last is 1e-11 times the critical weight."""
 MOST_GROUPS = 100
-"""Largest number of distinct counts of a path; one optimum with so many takes half a second."""
+"""Largest number of different counts of a path; with so many, one optimum takes half a second."""
 KEPT = 16
-"""Number of cached paths."""
+"""Number of paths, each for other counts, that stay in the cache."""
 
 
 class _PathPoint(NamedTuple):
-    """Solved optimum at one weight of a path."""
+    """Optimum at one penalty weight of a path."""
 
     weight: float
     norm: float
     lower: float
-    """Dual bound on the objective."""
+    """Proved lower bound on the objective."""
     parts: tuple[Tensor, ...]
-    """Bias, then common part and lift of logits, left and right Gram, all by groups."""
+    """Bias, then `common` and `lift` (see `LogitPoint`) of the logits, of the Gram matrix of the
+    classifier and of that of the means."""
 
 
 class TargetPath:
-    """Optima of cross-entropy for given counts, at all norms; each is solved when first needed."""
+    """Optima of cross-entropy for fixed counts and any norms.
+
+    The optima on a grid of penalty weights are solved when they are first needed; the other optima
+    are interpolated.
+    """
 
     def __init__(self, counts: tuple[float, ...], biased: bool) -> None:
         self.counts = torch.tensor(counts, dtype=torch.float64)
@@ -174,14 +185,14 @@ class TargetPath:
         self._solved: dict[int, _PathPoint] = {}
 
     def at(self, norm: float) -> Solution:
-        """Return the optimum at a given norm, interpolated between two solved optima.
+        """Return the optimum at a given |W|_F |H|_F, interpolated between two solved optima.
 
-        Logits and Grams are interpolated, with an error of the order of a squared step. The loss is
-        the larger of the two dual bounds at the given norm.
+        The error of the logits and Gram matrices is of the order of the squared step of the grid.
+        The loss is a proved lower bound, the larger one of the two optima.
         """
         if not norm <= self.largest_norm:
             raise DataError(self._too_large(norm))
-        # Start at the index for multiples of the centred identity; use the asymptotic rate.
+        # Guess the index as if the logits were a multiple of the centred identity matrix.
         cost = -math.log1p(math.exp(norm / self.size) / (len(self.counts) - 1))
         index = round((cost - math.log(self.critical * self.size)) / math.log(STEP))
         low, high, trials = 0, LAST + 1, 0
@@ -223,7 +234,7 @@ class TargetPath:
         )
 
     def _simple(self, cost: float) -> tuple[float, float]:
-        """Return the best multiple of the centred identity as logits, and its objective."""
+        """Return the factor of the centred identity matrix with the lowest objective, and this."""
         others = len(self.counts) - 1
         gap = max(0.0, math.log(others * (1 / cost - 1))) if cost < 1 else 0.0
         return gap, math.log1p(others * math.exp(-gap)) + cost * gap
@@ -232,8 +243,8 @@ class TargetPath:
         largest = self._solved[LAST].norm if LAST in self._solved else self.largest_norm
         unit = math.sqrt(len(self.counts) * float(self.counts.sum()))
         return (
-            f"norms are too large for the least loss, which rounding hides: alpha beta is "
-            f"{norm / unit:.4g}, at most about {largest / unit:.3g} can be known; "
+            f"norms are so large that rounding hides the smallest loss: alpha beta is "
+            f"{norm / unit:.4g}, and should be at most about {largest / unit:.3g}; "
             "collapse.target(weight_decay=0) is the limit"
         )
 
@@ -249,7 +260,10 @@ class TargetPath:
 
 
 def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:
-    """Return both Gram matrices by groups, as common part and lift, without C x C matrices."""
+    """Return `common` and `lift` (see `LogitPoint`) of the Gram matrices of classifier and means.
+
+    No C x C matrix is formed.
+    """
     left, values, right = torch.linalg.svd(point.rooted(program))
     lift = point.lift * program.roots  # singular values on vectors that sum to 0 in a group
     sizes, metric = torch.outer(program.sizes, program.sizes).sqrt(), program.metric
@@ -261,5 +275,5 @@ def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:
 
 @lru_cache(maxsize=KEPT)
 def target_path(counts: tuple[float, ...], biased: bool) -> TargetPath:
-    """Return the cached path of these counts."""
+    """Return the path of these counts, from a cache if possible."""
     return TargetPath(counts, biased)

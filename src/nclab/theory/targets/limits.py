@@ -1,4 +1,8 @@
-"""The limit of no weight decay: SELI for imbalanced classes, softmax codes in few dimensions."""
+"""Optimum in the limit of vanishing weight decay.
+
+It is a simplex ETF for balanced classes, SELI (simplex-encoded labels) for imbalanced classes, and
+a softmax code in few dimensions.
+"""
 
 import math
 from itertools import combinations, product
@@ -17,13 +21,14 @@ from nclab.theory.targets.setting import CLOSED, Setting, Solution, factor_grams
 
 
 def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor]:
-    r"""Return the Grams of classifier and means, up to scale, as the weight decay goes to 0.
+    r"""Return the Gram matrices of classifier and means, up to scale, as weight decay goes to 0.
 
     $$WW^\top \propto (PDP)^{1/2},\qquad \bar H^\top\bar H \propto (PDP)^{-1/2}$$
 
-    With D the counts, P the centring; the logits become proportional to P. Derived in
-    docs/targets.md for all counts; cf. Thrampoulidis et al. 2022 (SELI). A free bias takes over the
-    mean of all samples: $WW^\top \propto (D - nn^\top/\textstyle\sum n)^{1/2}$ with n the counts.
+    D is the diagonal matrix of the counts, P = I - 11^T/C, and the columns of $\bar H$ are the
+    class means; the logits become proportional to P. Derived in docs/targets.md for all counts; cf.
+    Thrampoulidis et al. 2022 (SELI). With a free bias, the features have mean zero and
+    $WW^\top \propto (D - nn^\top/\textstyle\sum n)^{1/2}$ with n the vector of counts.
     """
     D = torch.as_tensor(counts, dtype=torch.float64)
     left, right, _ = factor_grams(_logits(D, biased)[0], D)
@@ -31,14 +36,20 @@ def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor
 
 
 def _logits(metric: Tensor, biased: bool) -> tuple[Tensor, Tensor]:
-    """Return P minus the part that a free bias takes over, and that bias."""
+    """Return the logits without bias in the limit, up to scale, and the free bias.
+
+    Logits plus bias are P = I - 11^T/C.
+    """
     P = torch.eye(len(metric), dtype=torch.float64) - 1 / len(metric)
     bias = P @ metric / metric.sum() if biased else torch.zeros_like(metric)
     return P - bias[:, None], bias
 
 
 def solve_limit(setting: Setting) -> Solution:
-    """Return the limit as a solution of size 1; its true norms are infinite."""
+    """Return the limit of vanishing weight decay, with logits of size 1.
+
+    In the limit, the norms are infinite, so only their ratios are meaningful.
+    """
     logits, bias = _logits(setting.metric, setting.bias == 0)
     left, right, values = factor_grams(logits, setting.metric)
     return Solution(
@@ -54,8 +65,9 @@ def solve_limit(setting: Setting) -> Solution:
         source="docs/targets.md, no weight decay; cf. Thrampoulidis et al. 2022",
         norm=float(values.sum()),
         notes=(
-            "a limit: norms grow without bound, only directions and ratios are meaningful",
-            "the distance falls like 1 / log(1 / weight decay): use a target of your weight decay",
+            "a limit: norms grow without bound, so only directions and ratios are meaningful",
+            "optima approach the limit slowly, like 1 / log(1 / weight decay): for a network, pass "
+            "its weight decay",
         ),
     )
 
@@ -76,16 +88,16 @@ BEST_FOUND = {
     (10, 4): 0.83333333,
     (11, 4): 0.76959339,
 }
-"""(C, d) -> margin of the best of twelve starts of `softmax_code`."""
+"""(C, d) -> largest margin that `softmax_code` found in twelve starts."""
 
 
 class CodeMargin(NamedTuple):
-    """Bounds on the largest softmax margin of C unit vectors in d dimensions."""
+    """Bounds on the largest softmax margin of C unit vectors in d dimensions (`softmax_margin`)."""
 
     lower: float
-    """Margin of a known code."""
+    """Margin of the best known vectors."""
     upper: float
-    """Margin that no code exceeds."""
+    """Proved upper bound on the margin of any C unit vectors."""
     source: str
 
     @property
@@ -95,12 +107,13 @@ class CodeMargin(NamedTuple):
 
 
 def softmax_margin(rows: ArrayLike) -> float:
-    r"""Return the smallest distance of a row to the convex hull of the others.
+    r"""Return the softmax margin, the smallest distance of a row to the convex hull of the others.
 
     $$\rho = \min_k \operatorname{dist}(w_k, \operatorname{conv}\{w_j: j\ne k\})
     = \min_k\max_{\|h\|\le1}\min_{j\ne k}\langle w_k-w_j, h\rangle$$
 
-    It is exact: C problems of non-negative least squares.
+    The result is exact up to rounding: it is computed from C problems of non-negative least
+    squares.
 
     >>> round(softmax_margin([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), 12)
     1.0
@@ -110,9 +123,9 @@ def softmax_margin(rows: ArrayLike) -> float:
 
 
 def _nearest(W: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """Return the vector from the hull of the other rows to row k.
+    """Return the shortest vector from the convex hull of the other rows to row k.
 
-    Non-negative least squares, with the sum of the weights drawn to 1.
+    It is found by non-negative least squares for the weights of the rows.
     """
     differences = np.delete(W, k, 0) - W[k]
     right_side = np.zeros(W.shape[1] + 1)
@@ -124,9 +137,9 @@ def _nearest(W: NDArray[np.float64], k: int) -> NDArray[np.float64]:
 def best_margin(num_classes: int, dim: int) -> CodeMargin:
     r"""Return bounds on the largest softmax margin of C unit vectors in d dimensions.
 
-    It is $C/(C-1)$ for C <= d+1 and 1 for C <= 2d; few cases beyond are known.
-
-    Removing a class never lowers the margin, so a known case bounds every larger C.
+    The largest margin is $C/(C-1)$ for C <= d+1 and 1 for d+2 <= C <= 2d; for larger C, few values
+    are known. Removing a vector never lowers the margin, so a known value is an upper bound for
+    every larger C.
     """
     C, d = num_classes, dim
     if C < 2 or d < 1 or (d == 1 and C > 2):
@@ -147,7 +160,7 @@ def best_margin(num_classes: int, dim: int) -> CodeMargin:
 
 
 def _known(C: int, d: int) -> tuple[float, str] | None:
-    """Return the exact margin and its geometry, or None."""
+    """Return the exact largest margin and the name of its geometry, or None if it is unknown."""
     if d + 1 >= C:
         return C / (C - 1), "simplex"
     if 2 * d >= C:
@@ -159,10 +172,10 @@ def _known(C: int, d: int) -> tuple[float, str] | None:
 
 
 def softmax_code(num_classes: int, dim: int, *, starts: int = 6, seed: int = 0) -> Tensor:
-    """Return (C, d) unit rows with the largest known margin.
+    """Return a softmax code: (C, d) unit rows with the largest known softmax margin.
 
-    Known optimal codes are returned as they are. For other sizes, ascent from random starts
-    maximises a smoothed margin that becomes sharper and sharper.
+    For some sizes the best rows are known. For other sizes, gradient ascent from random starts
+    maximises a smooth approximation of the margin, which becomes more exact step by step.
 
     >>> rows = softmax_code(4, 2)
     >>> round(softmax_margin(rows), 6)
@@ -178,7 +191,7 @@ def softmax_code(num_classes: int, dim: int, *, starts: int = 6, seed: int = 0) 
 
 
 def _construction(C: int, d: int) -> Tensor | None:
-    """Return a code with a known optimal margin, or None."""
+    """Return unit rows whose margin is known to be the largest, or None if they are unknown."""
     if d + 2 <= C <= 2 * d:
         identity = torch.eye(d, dtype=torch.float64)
         return torch.cat([identity, -identity])[:C]
@@ -204,7 +217,7 @@ def _construction(C: int, d: int) -> Tensor | None:
 
 
 def _climbed(C: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return a code found by ascent on a smoothed margin from one random start."""
+    """Return unit rows with a large margin, found by gradient ascent from one random start."""
     off_diagonal = ~torch.eye(C, dtype=torch.bool)
     x = torch.randn(2 * C * d, generator=generator).double()
 
@@ -223,7 +236,7 @@ def _climbed(C: int, d: int, generator: torch.Generator) -> Tensor:
 
 
 def code_means(code: Tensor) -> Tensor:
-    """Return (C, d) unit features with the largest margin for each row of a code."""
+    """Return (C, d) unit features, each with the largest margin for one row of a softmax code."""
     W = code.numpy()
     means = np.stack([_nearest(W, k) for k in range(len(W))])
     return torch.nn.functional.normalize(torch.from_numpy(means))

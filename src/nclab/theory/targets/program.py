@@ -1,8 +1,9 @@
-r"""The program behind every target of a softmax: logits of classes with a nuclear norm.
+r"""Convex program for the logits of a target, for any class counts.
 
-Classes of equal count are interchangeable, so an optimum has the logits
-$M_{gg} = a_g I + b_{gg} 11^\top$ and $M_{gh} = b_{gh} 11^\top$ in blocks of groups g, h: G + G^2
-numbers for G distinct counts.
+M is the C x C matrix of logits without bias, with one column per class. Classes with equal counts
+form a group and are interchangeable. So an optimum has the blocks
+$M_{gg} = a_g I + b_{gg} 11^\top$ within a group g and $M_{gh} = b_{gh} 11^\top$ between two groups.
+G different counts need only G + G^2 numbers: `lift` holds a, and `common` holds b.
 """
 
 from dataclasses import dataclass
@@ -16,9 +17,12 @@ TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    r"""Minimisation problem over logits of groups of `sizes` classes with `counts` samples each,
+    r"""Minimisation problem over the logits M and the bias b, for G groups of classes.
 
-    $$\sum_c \tfrac{n_c}{n}\ell_c(m_c+b) + t\,\|M D^{1/2}\|_* + \tfrac{\lambda_b}{2}\|b\|^2.$$
+    $$\sum_c \tfrac{n_c}{n}\ell_c(m_c+b) + t\,\|M D^{1/2}\|_* + \tfrac{\lambda_b}{2}\|b\|^2$$
+
+    Class c has $n_c$ of n samples, the logits $m_c$ and the loss $\ell_c$. The nuclear norm is that
+    of the penalties of weights and features (docs/targets.md); D is diagonal.
     """
 
     counts: Tensor
@@ -26,14 +30,14 @@ class Program:
     sizes: Tensor
     """(G,) number of classes of a group."""
     mass: Tensor
-    """(G, G) total target probability that classes of the column's group give to the row's
-    group."""
+    """(G, G) total target probability of all classes in the row's group, for a sample of the
+    column's group."""
     own_target: Tensor
     """(G,) target probability of the correct class."""
     metric: Tensor
     """(G,) weight D of a class in the norm of the features: its count, or 1."""
     weight: float
-    """Geometric mean t of the two weight decays."""
+    """Penalty weight t, the geometric mean of the two weight decays."""
     bias: float | None = None
     """Penalty of the bias: 0 for a free bias, None for no bias."""
     focal_gamma: float = 0.0
@@ -54,7 +58,7 @@ class Program:
 
     @property
     def scale(self) -> Tensor:
-        """(G, G) factors from b to the part of M D^{1/2} that is constant on groups."""
+        """(G, G) factors that turn the logits b into the entries of `LogitPoint.rooted`."""
         return torch.outer(self.sizes, self.metric * self.sizes).sqrt()
 
     @property
@@ -63,7 +67,10 @@ class Program:
 
     @property
     def steepness(self) -> Tensor:
-        """(G,) factors from probabilities to slopes by M D^{1/2}: sqrt n_g / n if D is n."""
+        """(G,) factors that turn probabilities minus targets into derivatives by M D^{1/2}.
+
+        They are sqrt(n_g) / n if D holds the counts.
+        """
         return self.counts / self.samples / self.roots
 
     @property
@@ -74,9 +81,11 @@ class Program:
 
     @property
     def distinct(self) -> Tensor:
-        r"""(G,) whether the classes of a group differ; they do unless $n_g \le (nt)^2$ (for D = n).
+        r"""(G,) whether the classes of a group have different means at the optimum.
 
-        While $a_g > 0$, $\tfrac{n_g}{n}(T_{own}-T_{same}-p_{own}+p_{same}) = t\sqrt{n_g}$.
+        With hard targets and D the counts, they do unless $n_g \le (nt)^2$. The reason: if
+        $a_g > 0$, then $\tfrac{n_g}{n}(T_{own}-T_{same}-p_{own}+p_{same}) = t\sqrt{n_g}$, with T
+        the targets and p the probabilities of the correct class and of another class of the group.
         """
         spread = (self.own_target - self.peer_target) * self.steepness
         if self.focal_gamma:  # the condition below holds for cross-entropy only
@@ -85,27 +94,31 @@ class Program:
 
 
 class LogitPoint(NamedTuple):
-    """Logits of a program."""
+    """Logits of a program, by groups: a point of the search."""
 
     common: Tensor
-    """(G, G) logits b of the rows' groups for classes of the columns' groups."""
+    """(G, G) logits b: the logit of a class in the row's group, for a sample of another class in
+    the column's group."""
     lift: Tensor
-    """(G,) excess a of the correct logit over those of its group; 0 for groups of one class."""
+    """(G,) correct logit minus the other logits of its group, the number a; 0 for single classes."""
     bias: Tensor
-    """(G,) bias of each class."""
+    """(G,) bias of every class in the group."""
 
     def rooted(self, program: Program) -> Tensor:
-        """Return (G, G) M D^{1/2} on vectors that are constant on groups."""
+        """Return the (G, G) matrix of M D^{1/2} on vectors that are constant on every group.
+
+        Its singular values and those of the lifts are the singular values of M D^{1/2}.
+        """
         return self.common * program.scale + (self.lift * program.roots).diag()
 
 
 class GradientBlocks(NamedTuple):
-    """Gradient of the loss by M D^{1/2}, from probabilities minus targets."""
+    """Gradient G of the loss with respect to M D^{1/2}, by groups."""
 
     common: Tensor
-    """(G, G) block on vectors that are constant on groups."""
+    """(G, G) matrix of the gradient on vectors that are constant on every group."""
     within: Tensor
-    """(G,) block on vectors that sum to 0 in a group, with the opposite sign."""
+    """(G,) minus the gradient on vectors that sum to 0 within a group, a number for each group."""
 
 
 class LossAndGradient(NamedTuple):
@@ -113,9 +126,9 @@ class LossAndGradient(NamedTuple):
 
     loss: float
     lift: Tensor
-    """(G,) derivative by the lift."""
+    """(G,) derivative of the loss with respect to `LogitPoint.lift`."""
     common: Tensor
-    """(G, G) derivative by the common logits."""
+    """(G, G) derivative of the loss with respect to `LogitPoint.common`."""
 
 
 def symmetric_program(
@@ -128,7 +141,7 @@ def symmetric_program(
     bias: float | None = None,
     focal_gamma: float = 0.0,
 ) -> Program:
-    """Return the program of hard or smoothed targets, whose classes differ in their counts only."""
+    """Return the program for hard or smoothed labels, where classes differ only in their counts."""
     total = float(sizes.sum())
     own_target = torch.full_like(counts, 1 - smoothing + smoothing / total)
     mass = (1 - smoothing) * torch.eye(len(counts)).to(counts)
@@ -171,7 +184,10 @@ def evaluate(program: Program, point: LogitPoint) -> LossAndGradient:
 
 
 def gradient_blocks(program: Program, value: LossAndGradient) -> GradientBlocks:
-    """Return the gradient of the loss by M D^{1/2}; at the optimum its norm is at most t."""
+    """Return the gradient of the loss with respect to M D^{1/2}.
+
+    At the optimum, its spectral norm is at most t.
+    """
     common = value.common / program.scale
     correct = value.lift / program.share  # p - T of the correct class
     peers = (value.common.diagonal() / program.share - correct) / (program.sizes - 1).clamp(min=1)
@@ -180,7 +196,7 @@ def gradient_blocks(program: Program, value: LossAndGradient) -> GradientBlocks:
 
 
 def nuclear_norm(program: Program, point: LogitPoint) -> float:
-    """Return |M D^{1/2}|_*."""
+    """Return the nuclear norm of M D^{1/2}."""
     values = torch.linalg.svdvals(point.rooted(program))
     return float(values.sum() + ((program.sizes - 1) * program.roots * point.lift.abs()).sum())
 
@@ -190,7 +206,7 @@ def bias_penalty(program: Program, point: LogitPoint) -> float:
 
 
 def zero_point(program: Program) -> LogitPoint:
-    """Return the point with all logits 0, and the best bias if the program has one."""
+    """Return the point with all logits 0, and the best bias if the program has a bias."""
     zeros = torch.zeros_like(program.own_target)
     point = LogitPoint(torch.zeros_like(program.mass), zeros, zeros)
     if program.bias is None or program.focal_gamma:
@@ -211,21 +227,21 @@ def zero_point(program: Program) -> LogitPoint:
 
 
 def critical_weight(program: Program) -> float:
-    """Return the weight t from which on all logits except the bias are zero."""
+    """Return the smallest penalty weight t at which all logits except the bias are zero."""
     blocks = gradient_blocks(program, evaluate(program, zero_point(program)))
     largest = float(torch.linalg.matrix_norm(blocks.common, 2))
     return max(largest, float(blocks.within.max()))
 
 
 def class_logits(point: LogitPoint, group: Tensor) -> Tensor:
-    """Return (C, C) logits without bias of every class, from the group of each class."""
+    """Return the (C, C) logits without bias; `group` (C,) is the group of each class."""
     logits = point.common[group][:, group]
     logits.diagonal().add_(point.lift[group])
     return logits
 
 
 def mean_entropy(probabilities: Tensor, correct: Tensor, program: Program) -> float:
-    """Return the entropy of class probabilities by groups, averaged over samples."""
+    """Return the mean entropy over samples of class probabilities that are given by groups."""
     repeats = program.sizes[:, None].repeat(1, program.groups)
     repeats.diagonal().sub_(1)
     terms = -torch.special.xlogy(probabilities, probabilities) * repeats
@@ -238,7 +254,7 @@ def mean_entropy(probabilities: Tensor, correct: Tensor, program: Program) -> fl
 def program_of_counts(
     counts: Tensor, weight: float, *, metric: Tensor | None = None, **options: Any
 ) -> tuple[Program, Tensor]:
-    """Return the program of symmetric targets, and (C,) the group of each class."""
+    """Return the program for hard or smoothed labels, and (C,) the group of each class."""
     distinct, group, sizes = (-counts).unique(return_inverse=True, return_counts=True)
     mean = None
     if metric is not None:

@@ -1,9 +1,12 @@
-r"""The optimum of a program by descent on factors, and the lower bound that proves it.
+r"""Solve a program by descent on matrix factors, and prove the optimum by a lower bound.
 
-For distributions q of the samples with targets T, $\ell(z) \ge (q-T)^\top z + H(q)$. If
-$G = (Q-T)/n$ has norm at most t, every (W, H) has
-$J \ge \operatorname{mean} H(q) + \langle G, WH\rangle + t\|W\|\|H\| \ge \operatorname{mean} H(q)$.
-A bias adds $r^\top b + \lambda_b\|b\|^2/2 \ge -\|r\|^2/2\lambda_b$ with r = G1.
+The lower bound: a sample with target T and logits z has the cross-entropy
+$\ell(z) \ge (q-T)^\top z + \operatorname{entropy}(q)$ for any class probabilities q. Choose q for
+each sample and let $G = (Q-T)/n$. If the spectral norm of G is at most t, every (W, H) has the
+objective
+$J \ge \operatorname{mean entropy}(q) + \langle G, WH\rangle + t\|W\|\|H\|
+\ge \operatorname{mean entropy}(q)$. A bias adds
+$r^\top b + \lambda_b\|b\|^2/2 \ge -\|r\|^2/2\lambda_b$ with r = G1.
 """
 
 from dataclasses import replace
@@ -29,22 +32,27 @@ from nclab.theory.targets.program import (
 )
 
 BANDS = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3)
-"""Relative widths below t within which singular values of G are set to t, as at the optimum."""
+"""Singular values of G above t (1 - band) are set to t, their value at the optimum; nclab tries
+each of these bands."""
 
 
 class Distributions(NamedTuple):
-    """Class probabilities by groups: (G, G) of other classes, (G,) of the correct class."""
+    """Class probabilities q by groups."""
 
     others: Tensor
+    """(G, G) probability of a wrong class in the row's group, for samples of the column's group."""
     correct: Tensor
+    """(G,) probability of the correct class."""
 
 
 def lower_bound(program: Program, point: LogitPoint) -> float:
     """Return a lower bound on the objective of every network of the program.
 
-    The probabilities of the point are made feasible in two ways: all are moved towards the targets
-    until |G| <= t, and the singular values of G next to t are set to t. The second bound is
-    below the optimum by the square of the point's distance only. The cost is an SVD of G x G.
+    It is computed from the class probabilities of the point (see the module docstring). They must
+    satisfy |G| <= t, which nclab ensures in two ways: all probabilities are moved towards the
+    targets, or the singular values of G close to t are set to t. The second bound is more accurate:
+    its distance from the optimum falls with the square of that of the point. The cost is the
+    singular value decomposition of a matrix with one row and column per group.
     """
     blocks = gradient_blocks(program, evaluate(program, point))
     even = (program.sizes * program.metric).sqrt()
@@ -59,7 +67,7 @@ def lower_bound(program: Program, point: LogitPoint) -> float:
 
 
 def _feasible(program: Program, blocks: GradientBlocks) -> float:
-    """Return the best dual bound of gradients that are made feasible."""
+    """Return the best lower bound from a gradient, after its norm is reduced to at most t."""
     left, values, right = torch.linalg.svd(blocks.common)
     t = program.weight
     largest = max(float(values.max()), float(blocks.within.max()), 1e-300)
@@ -78,7 +86,7 @@ def _rounded(values: Tensor, t: float, band: float) -> Tensor:
 
 
 def _distributions(program: Program, blocks: GradientBlocks) -> Distributions:
-    """Return the class probabilities whose distance from the targets gives this gradient."""
+    """Return the class probabilities q for which (q - targets) / n is this gradient."""
     slopes = blocks.common * program.scale / program.share
     total = slopes.diagonal()
     spread = blocks.within / program.steepness
@@ -90,7 +98,7 @@ def _distributions(program: Program, blocks: GradientBlocks) -> Distributions:
 
 
 def _mixed(base: Distributions, wanted: Distributions) -> Distributions:
-    """Return the last point without negative probabilities on the line from `base` to `wanted`."""
+    """Move from `base` towards `wanted` as far as all probabilities are non-negative."""
     share = 1.0
     for old, new in zip(base, wanted, strict=True):
         below = new < 0
@@ -103,7 +111,7 @@ def _mixed(base: Distributions, wanted: Distributions) -> Distributions:
 
 
 def _dual_value(program: Program, guess: Distributions) -> float:
-    """Return the dual objective; -inf for negative probabilities."""
+    """Return the lower bound that these probabilities give; -inf if one is negative."""
     if float(guess.others.min()) < -1e-15 or float(guess.correct.min()) < -1e-15:
         return float("-inf")
     guess = Distributions(guess.others.clamp(min=0), guess.correct.clamp(min=0))
@@ -117,11 +125,12 @@ def _dual_value(program: Program, guess: Distributions) -> float:
 
 
 GAP = 1e-10
-"""Relative gap at which a small program is solved; `COARSE_GAP` from `MANY` groups on."""
+"""A program counts as solved if its relative duality gap is at most this; with more than `MANY`
+groups, at most `COARSE_GAP`."""
 COARSE_GAP = 2e-6
 MANY = 150
 CLUSTERS = 30
-"""Number of averaged counts of the start for a program with many groups."""
+"""A program with many groups starts from the optimum for this number of averaged counts."""
 
 
 class Optimum(NamedTuple):
@@ -131,15 +140,17 @@ class Optimum(NamedTuple):
     loss: float
     objective: float
     lower: float
-    """Dual bound on the objective."""
+    """Proved lower bound on the objective; -inf for the focal loss."""
 
 
 def solve(
     program: Program, start: LogitPoint | None = None, *, gap: float | None = None
 ) -> Optimum:
-    """Return the optimum by descent on factors A B = M D^{1/2} with penalty t (|A|^2 + |B|^2) / 2.
+    """Return the optimum of a program.
 
-    A step costs three products of G x G matrices; a thousand distinct counts take seconds.
+    nclab writes M D^{1/2} = A B and descends on A and B with the penalty t (|A|^2 + |B|^2) / 2. For
+    G groups, a step costs three products of G x G matrices; a thousand different counts take
+    seconds.
     """
     with one_thread():
         if program.weight >= critical_weight(program) and not program.focal_gamma:
@@ -180,9 +191,9 @@ def initial_point(program: Program, size: float = 4.0) -> LogitPoint:
 
 
 def _perturbed(program: Program, start: LogitPoint, share: float = 0.1) -> LogitPoint:
-    """Return the start mixed with a little of the initial point.
+    """Return a mixture of the start and a small share of the initial point.
 
-    Without it, descent would never leave factors that are zero.
+    Where the start is zero, descent on the factors alone would stay at zero.
     """
     fresh = initial_point(program)
     common, lift = ((1 - share) * a + share * b for a, b in zip(start[:2], fresh[:2], strict=True))
@@ -196,7 +207,7 @@ def _is_symmetric(program: Program) -> bool:
 
 
 def _symmetric_like(program: Program, counts: Tensor, sizes: Tensor, metric: Tensor) -> Program:
-    """Return a symmetric program with the smoothing, bias and weight of another."""
+    """Return a program for other counts, with the smoothing, bias and weight of `program`."""
     total = float(program.sizes.sum())
     smoothing = (1 - float(program.own_target[0])) * total / (total - 1)
     similar = symmetric_program(counts, sizes, program.weight, metric=metric, smoothing=smoothing)
@@ -204,7 +215,10 @@ def _symmetric_like(program: Program, counts: Tensor, sizes: Tensor, metric: Ten
 
 
 def average_counts(program: Program) -> Program:
-    """Return the program with its counts averaged in `CLUSTERS` clusters."""
+    """Return a smaller program in which similar counts are replaced by their average.
+
+    It has `CLUSTERS` groups.
+    """
     label, zeros = _labels(program), torch.zeros(CLUSTERS, dtype=torch.float64)
     sizes = zeros.index_add(0, label, program.sizes)
     counts = zeros.index_add(0, label, program.sizes * program.counts) / sizes
@@ -213,7 +227,7 @@ def average_counts(program: Program) -> Program:
 
 
 def _labels(program: Program) -> Tensor:
-    """Return (G,) the cluster of each group, by rank of its count."""
+    """Return (G,) the number of the cluster of each group; a cluster has similar counts."""
     order = program.counts.argsort(descending=True)
     label = torch.empty_like(order)
     label[order] = torch.arange(len(order)) * CLUSTERS // len(order)
@@ -221,7 +235,7 @@ def _labels(program: Program) -> Tensor:
 
 
 def _from_clusters(program: Program) -> LogitPoint:
-    """Return the optimum of averaged counts as a start."""
+    """Return the optimum for averaged counts, as a start for all groups."""
     point, label = solve(average_counts(program), gap=1e-6).point, _labels(program)
     single = program.sizes == 1
     common, lift = point.common[label][:, label], point.lift[label]
@@ -238,7 +252,10 @@ def _optimum(program: Program, point: LogitPoint) -> Optimum:
 
 
 def _packed(program: Program, point: LogitPoint) -> Tensor:
-    """Return a point as one vector: both factors, square roots of lifts, and bias."""
+    """Return a point as one vector for the descent.
+
+    It holds the factors A and B, the square roots of the lifts, and the bias, in scaled units.
+    """
     left, values, right = torch.linalg.svd(point.rooted(program))
     roots = values.sqrt()
     parts = [(left * roots).flatten(), (roots[:, None] * right).flatten()]
@@ -247,24 +264,25 @@ def _packed(program: Program, point: LogitPoint) -> Tensor:
 
 
 def _lift_unit(program: Program) -> Tensor:
-    """Return (G,) units of the square roots of lifts in the packed vector.
+    """Return (G,) units in which the descent vector holds the square roots of the lifts.
 
-    In these units a step is as long as in both factors of the full C x C matrix, where each root
-    occurs k_g - 1 times. Without them descent is slow for large groups.
+    In these units, a step has the same length as in the factors of the full C x C matrix, where
+    the root of a group with k classes occurs k - 1 times. Without these units, descent is slow for
+    large groups.
     """
     return 1 / (2 * (program.sizes - 1).clamp(min=1) * program.roots).sqrt()
 
 
 def _bias_unit(program: Program) -> Tensor:
-    """Return (G,) units of the bias in the packed vector.
+    """Return (G,) units in which the descent vector holds the bias.
 
-    They account for the k_g classes that share a bias, and for a large penalty.
+    They account for the number of classes that share a bias, and for a large penalty.
     """
     return 1 / (program.sizes * (1 + (program.bias or 0.0))).sqrt()
 
 
 def _split(program: Program, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the factors, square roots of lifts, and bias of a packed vector."""
+    """Return the factors A and B, the square roots of the lifts, and the bias from one vector."""
     groups = program.groups
     square = groups * groups
     left, right = x[:square].view(groups, groups), x[square : 2 * square].view(groups, groups)
@@ -281,7 +299,7 @@ def _unpacked(program: Program, rooted: Tensor, root: Tensor, bias: Tensor) -> L
 
 
 class _Objective:
-    """Objective of packed factors and its gradient."""
+    """Function that returns the objective of a `_packed` vector and its gradient."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.scale, self.roots = program, program.scale, program.roots

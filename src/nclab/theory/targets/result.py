@@ -1,4 +1,4 @@
-"""The optimum of a setting as a result: numbers by class, a table and a picture."""
+"""`Target`, the result of `nclab.target`: numbers by class, a table and a figure."""
 
 import math
 from dataclasses import dataclass, field
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 SHOWN = 100
 """Largest number of classes for which `to_dict` includes the C x C arrays."""
 NOTHING = 1e-6
-"""Relative size below which norms and distances count as zero."""
+"""Norms and distances count as zero below this size, relative to the largest one."""
 
 
 class CountGroup(NamedTuple):
-    """Classes with the same count at the optimum."""
+    """Classes with the same count, and their values at the optimum."""
 
     samples: float
     """Number of samples of each class."""
     classes: tuple[int, ...]
     logit_gap: float
-    """Correct logit minus the largest other logit, with bias."""
+    """Correct logit minus the largest other logit, both with bias."""
     probability: float
-    """Probability of the correct class; under squared error its logit."""
+    """Probability of the correct class; for the squared error, the logit of the correct class."""
     classifier_norm: float
     mean_norm: float
     classifier_cosine: float | None
     """Cosine between the classifier rows of two classes of the group."""
     mean_cosine: float | None
     state: str
-    """"merged", "lost" or empty."""
+    """"merged" if the classes share one mean, "lost" if their mean is zero, otherwise empty."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,7 +72,7 @@ class Target(Printed):
     geometry: str
     source: str
     weight: float
-    """Geometric mean t of the weight decays; for given norms the t with the same optimum."""
+    """Geometric mean t of the weight decays; for given norms, the t that has the same optimum."""
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -224,24 +224,25 @@ def _off_diagonal(values: Tensor, inside: Tensor) -> float | None:
 
 
 def logits_are_zero(setting: Setting, logits: Tensor) -> bool:
-    """Whether the logits are zero, relative to the largest that given norms allow."""
+    """Whether all logits are zero up to rounding."""
     scale = 1.0 if setting.norms is None else min(1.0, setting.norms[0] * setting.norms[1])
     return float(logits.abs().max()) < 1e-9 * scale
 
 
 TABLE_GROUPS = 12
-"""Largest number of groups in the table; of more, the first and last are shown."""
+"""Largest number of groups in the table; with more, the table shows the first and last ones."""
 
 
 def target_table(target: Target) -> Lines:
     """Return a table of the groups, followed by loss, proof and merged or lost classes."""
     table = Table(header_style="bold")
-    for name in ("samples", "classes", "logit gap", "‖w‖", "‖mean‖", "cos w", "cos means"):
+    norms_and_cosines = ("norm of rows", "norm of means", "cos of rows", "cos of means")
+    for name in ("samples", "classes", "logit gap", *norms_and_cosines):
         table.add_column(name, justify="right")
     groups = target.groups
     has_states = any(group.state for group in groups)
     if has_states:
-        table.add_column("")
+        table.add_column("state")
     half = TABLE_GROUPS // 2
     shown = groups if len(groups) <= TABLE_GROUPS else [*groups[:half], None, *groups[-half:]]
     for group in shown:
@@ -261,7 +262,7 @@ def lines(target: Target) -> list[str]:
     if gap is not None and target.proof == "duality gap":
         proof += f" {gap:.1e} of the value"
     elif gap is not None and "no proof" in target.proof:
-        proof += f"; a lower bound is {gap:.1e} of the value below it"
+        proof += f"; the optimum is lower by at most {gap:.1e} of the value"
     text.append(f"{proof} ({target.source})")
     if target.is_zero:
         penalised = target.setting.norms is None

@@ -21,19 +21,21 @@ STARTS = 24
 SMALL, FEWEST = 12, 6
 STEPS = 4000
 SMOOTHED = (1e-1, 1e-4, 1e-8)
-"""Terms added to squared singular values, in units of D, on the way to sigma^(2/F)."""
+"""The penalty sigma^(2/F) of singular values is not smooth at 0, so descent first adds these
+numbers, times the mean of D, to sigma^2, from the largest to the smallest."""
 RANK = 1e-3
-"""Relative size below which singular values are set to zero."""
+"""Singular values below this size, relative to the largest one, are set to zero."""
 SHRINKAGES = 200
-"""Number of proximal steps of a start for squared error with a penalised bias."""
+"""Number of proximal steps that prepare a start for the squared error with a penalised bias."""
 
 
 def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Solution:
-    """Return the lowest solution that random starts find, with the means of all classes free.
+    """Return the best solution that descent from random starts finds.
 
-    Non-negative features are squares. Samples of a class share one feature, without loss of
-    generality for losses that are convex in the logits. With unequal classes and few dimensions,
-    the best point is improved by exchanging pairs of classes until no exchange helps.
+    The variables are the classifier, the bias and one feature per class; for losses that are convex
+    in the logits, different features within a class cannot be better. Non-negative features are
+    written as squares. With unequal counts and few dimensions, nclab then exchanges pairs of
+    classes in the best solution as long as an exchange improves it.
     """
     C, starts = setting.num_classes, starts or number_of_starts(setting)
     with one_thread():
@@ -55,7 +57,11 @@ def number_of_starts(setting: Setting) -> int:
 
 
 def _relaxed(setting: Setting) -> float | None:
-    """Return the optimum without limits on dimension, sign and bias, or None if it is unknown."""
+    """Return a lower bound on the objective, or None if no bound is known.
+
+    The bound is the optimum without the limits on dimension and sign of the features; for squared
+    error, the bias is free.
+    """
     if setting.norms is not None:
         return None
     if setting.loss == "mse":
@@ -67,7 +73,10 @@ def _relaxed(setting: Setting) -> float | None:
 
 
 def program_of_setting(setting: Setting, weight: float) -> tuple[Program, Tensor]:
-    """Return the program with one group per count, or per class for soft targets; and groups."""
+    """Return the program of a setting, and (C,) the group of each class.
+
+    Classes with equal counts form a group; with soft targets, every class is a group.
+    """
     if setting.targets is not None:
         return program_of_classes(setting, weight), torch.arange(setting.num_classes)
     return program_of_counts(
@@ -81,7 +90,7 @@ def program_of_setting(setting: Setting, weight: float) -> tuple[Program, Tensor
 
 
 def program_of_classes(setting: Setting, weight: float) -> Program:
-    """Return the program with one group per class."""
+    """Return the program of a setting with every class as a group."""
     mass = setting.targets
     if mass is None:
         hard = torch.eye(setting.num_classes, dtype=torch.float64)
@@ -99,9 +108,9 @@ def program_of_classes(setting: Setting, weight: float) -> Program:
 
 
 def _random_start(setting: Setting, seed: int) -> tuple[float, Tensor]:
-    """Return objective and point of one random start.
+    """Return the objective and the end point of the descent from one random start.
 
-    Starts of deep heads begin with different ranks.
+    For deep heads, the starts have different ranks.
     """
     C, dim, generator = setting.num_classes, _dim(setting), torch.Generator().manual_seed(seed)
     start = 0.5 * torch.randn(2 * C * dim, generator=generator).double()
@@ -122,7 +131,10 @@ def _random_start(setting: Setting, seed: int) -> tuple[float, Tensor]:
 
 
 def _descended(setting: Setting, start: Tensor) -> tuple[float, Tensor]:
-    """Return value and point after descent; deep heads first drop small singular values."""
+    """Return objective and end point of the descent from `start`.
+
+    For deep heads, small singular values of the logits are first set to zero.
+    """
     if setting.depth > 1:
         start = _without_small(setting, start)
     end = descend(_objective(setting), start, steps=STEPS, tolerance=1e-14, memory=30)
@@ -130,14 +142,17 @@ def _descended(setting: Setting, start: Tensor) -> tuple[float, Tensor]:
 
 
 def _without_small(setting: Setting, point: Tensor) -> Tensor:
-    """Return the same logits without small singular values, which no descent removes exactly."""
+    """Return a point after its small singular values are set to zero, which descent cannot do."""
     weight, features, bias = _split(setting, point)
     roots = setting.metric.sqrt()
     return _factored(setting, weight @ features * roots, bias, RANK * float(roots.max()))
 
 
 def _factored(setting: Setting, rooted: Tensor, bias: Tensor, smallest: float) -> Tensor:
-    """Return the point with logits times D^{1/2}, without singular values up to `smallest`."""
+    """Return the point with given logits times D^{1/2}, after small singular values are removed.
+
+    Removed are those of at most `smallest`, and those that are small relative to the largest one.
+    """
     roots, width = setting.metric.sqrt(), _dim(setting)
     left, values, right = torch.linalg.svd(rooted)
     threshold = max(smallest, RANK * float(values.max()))
@@ -148,10 +163,11 @@ def _factored(setting: Setting, rooted: Tensor, bias: Tensor, smallest: float) -
 
 
 def _shrunk_starts(setting: Setting) -> Iterator[Tensor]:
-    """Yield starts for squared error with a penalised bias: from labels, by proximal steps.
+    """Yield starts for the squared error with a penalised bias; for other settings, nothing.
 
-    A step shrinks the singular values of Z - (Z - Y) K, which never raises the objective. The first
-    Z are the labels Y, centred labels, labels without one class, and zero.
+    A start is found by proximal steps from simple logits Z: the labels Y, centred labels, labels
+    without one class, or zero. A step subtracts the gradient and then shrinks the singular values,
+    which never raises the objective.
     """
     if setting.loss != "mse" or not setting.bias or setting.features != "free" or setting.norms:
         return
@@ -173,7 +189,7 @@ def _shrunk_starts(setting: Setting) -> Iterator[Tensor]:
 
 
 def _exchanged(setting: Setting, point: Tensor) -> Tensor:
-    """Return the best point after exchanges of two classes, until no exchange improves it."""
+    """Exchange two classes and descend, as long as this improves the objective; return the point."""
     value, better = _objective(setting)(point)[0], True
     while better:
         better = False
@@ -186,7 +202,7 @@ def _exchanged(setting: Setting, point: Tensor) -> Tensor:
 
 
 def _neighbours(setting: Setting, point: Tensor) -> Iterator[Tensor]:
-    """Yield the point with two classes of different counts exchanged."""
+    """Yield, for each pair of classes that differ, the point with the two classes exchanged."""
     C, dim = setting.num_classes, _dim(setting)
     for a, b in combinations(range(C), 2):
         if setting.targets is None and setting.counts[a] == setting.counts[b]:
@@ -230,11 +246,14 @@ def _dim(setting: Setting) -> int:
 
 
 Parts = tuple[Tensor, Tensor, Tensor]
-"""Classifier (C, d), means (d, C) and bias (C,)."""
+"""Classifier (C, d), class means (d, C) and bias (C,)."""
 
 
 def _split(setting: Setting, x: Tensor) -> Parts:
-    """Return weight, features and bias of a vector, scaled to the given norms."""
+    """Return classifier, features and bias from the vector of all variables.
+
+    If the setting gives norms, classifier and features are scaled to these norms.
+    """
     C, dim = setting.num_classes, _dim(setting)
     weight, features = x[: C * dim].view(C, dim), x[C * dim : 2 * C * dim].view(dim, C)
     bias = x[2 * C * dim :] if setting.bias is not None else x.new_zeros(C)
@@ -264,7 +283,8 @@ def _objective(setting: Setting, smoothed: float = 0.0) -> Function:
 def _costs(setting: Setting, parts: Parts, smoothed: float = 0.0) -> tuple[Tensor, Tensor]:
     """Return loss and penalty.
 
-    Deep heads have the penalty of singular values, F/2 lambda sum sigma^(2/F).
+    For deep heads, the penalty is F/2 lambda sum of sigma^(2/F), with sigma the singular values of
+    the logits times D^{1/2}. `smoothed` makes it smooth, see `SMOOTHED`.
     """
     weight, features, bias = parts
     product = weight @ features
@@ -287,7 +307,7 @@ def _costs(setting: Setting, parts: Parts, smoothed: float = 0.0) -> tuple[Tenso
 
 
 def losses(setting: Setting, logits: Tensor) -> Tensor:
-    """Return (C,) the loss of each class at its column of logits."""
+    """Return (C,) the loss of each class, whose logits are a column of `logits`."""
     C = setting.num_classes
     if setting.loss == "mse":
         return (logits - torch.eye(C).to(logits)).square().sum(0) / 2

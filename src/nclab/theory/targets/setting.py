@@ -1,4 +1,4 @@
-"""A checked setting, and the solution of its optimisation problem."""
+"""The checked arguments of `nclab.target`, and the solution of the optimisation problem."""
 
 import math
 from dataclasses import dataclass
@@ -17,16 +17,17 @@ AVERAGES = ("samples", "classes")
 LOSS_OPTIONS = {"smoothing": ("label_smoothing", 0.1, 1.0), "focal_gamma": ("focal", 2.0, 100.0)}
 """Option -> the loss that has it, its default and its upper limit."""
 MOST_CLASSES = 5000
-"""Largest number of classes: an optimum has several C x C matrices in memory."""
+"""Largest number of classes; an optimum needs memory for several C x C matrices."""
 SMALLEST, LARGEST = 1e-100, 1e100
 """Range of weight decays, norms and counts whose products are finite floats."""
 SMALLEST_PENALTY, LARGEST_PENALTY = 1e-12, 1e9
-"""Range of bias penalties that differ from a free bias and from none by more than rounding."""
+"""Range of bias penalties. Below it a penalised bias equals a free bias up to rounding, and above
+it the bias is zero up to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A checked setting; `target` explains its fields."""
+    """Checked arguments of `nclab.target`, which explains the fields."""
 
     counts: Tensor
     """(C,) number of samples of each class, float64."""
@@ -36,7 +37,7 @@ class Setting:
     focal_gamma: float
     """Exponent of the focal loss, else 0."""
     targets: Tensor | None
-    """(C, C) columns of soft targets; None for hard or smoothed targets."""
+    """(C, C) soft labels, one column per class; None for hard or smoothed labels."""
     weight_decay: tuple[float, float] | None
     norms: tuple[float, float] | None
     bias: float | None
@@ -54,7 +55,10 @@ class Setting:
 
     @property
     def metric(self) -> Tensor:
-        """(C,) weight D of each class in the norm of the features."""
+        """(C,) weight of each class in |H|^2, the diagonal of D: its count, or 1.
+
+        |H|^2 is the sum over classes of this weight times the squared norm of the class mean.
+        """
         return self.counts if self.average == "samples" else torch.ones_like(self.counts)
 
     @property
@@ -64,12 +68,12 @@ class Setting:
 
     @property
     def factors(self) -> int:
-        """Number of factors F: linear maps and features."""
+        """Number F of matrices whose product are the logits: the linear maps and the features."""
         return self.depth + 1
 
     @property
     def weight(self) -> float:
-        """Geometric mean of the weight decays of all factors; t for one linear map."""
+        """Geometric mean t of the weight decays of all factors."""
         assert self.weight_decay is not None
         on_weights, on_features = self.weight_decay
         product = on_weights**self.depth * on_features
@@ -80,7 +84,7 @@ class Setting:
 
     @property
     def norm(self) -> float:
-        """Product |W|_F |H|_F of the given norms, with H weighted by D."""
+        """Product |W|_F |H|_F that follows from the given norms; `metric` defines |H|."""
         assert self.norms is not None
         alpha, beta = self.norms
         return math.sqrt(self.num_classes * float(self.metric.sum())) * alpha * beta
@@ -111,7 +115,7 @@ def check_setting(
     targets: Any = None,
     average: str = "samples",
 ) -> Setting:
-    """Return the setting, or raise an error that says what is wrong with it."""
+    """Return the checked setting; raise if an argument is wrong."""
     _check_choice("loss", loss, LOSSES)
     _check_choice("features", features, FEATURES)
     _check_choice("average", average, AVERAGES)
@@ -165,7 +169,9 @@ def _check_bias(bias: Any, norms: Any) -> None:
     if penalty < 0:
         raise DataError(f"Expected bias as a penalty >= 0, or bias=None for no bias, got {bias}.")
     if penalty and norms is not None:
-        raise DataError(f"Expected bias=0 or bias=None with norms=, got the penalty {bias}.")
+        raise DataError(
+            f"Expected bias=0 (free bias) or bias=None (no bias) with norms=, got bias={bias}."
+        )
     if penalty and not SMALLEST_PENALTY <= penalty <= LARGEST_PENALTY:
         raise DataError(
             f"Expected bias as a penalty from {SMALLEST_PENALTY:g} to {LARGEST_PENALTY:g}, bias=0 "
@@ -197,7 +203,7 @@ def _counts(num_classes: int | None, counts: Any) -> Tensor:
     if sizes.ndim != 1 or not 2 <= len(sizes) <= MOST_CLASSES:
         got = len(sizes) if sizes.ndim == 1 else f"shape {tuple(sizes.shape)}"
         raise DataError(
-            f"Expected counts of at least 2 classes, at most {MOST_CLASSES}, got {got}."
+            f"Expected counts of 2 to {MOST_CLASSES} classes, got {got}."
         )
     if num_classes is not None and num_classes != len(sizes):
         raise DataError(f"Expected counts of {num_classes} classes, got {len(sizes)}.")
@@ -223,9 +229,10 @@ def _is_integer(value: Any) -> bool:
 
 
 def _decays(weight_decay: Any, features: float) -> tuple[float, float]:
-    """Return the two weight decays; one number λ, on mean squared features, is λ and λ/`features`.
+    """Return the weight decays of weights and features.
 
-    The mean is over n samples or, with `average="classes"`, over C classes.
+    One number λ becomes (λ, λ/`features`), because it penalises the mean squared feature. `features`
+    is the number of samples or, with `average="classes"`, of classes.
     """
     single = isinstance(weight_decay, Real)
     if single:
@@ -252,11 +259,13 @@ def _pair(name: str, values: Any) -> tuple[float, float]:
 
 
 def _loss_option(name: str, value: float | None, loss: str) -> float:
-    """Return an option of one loss: the value, its default, or 0 with other losses."""
+    """Return the value of an option or its default; 0 if the loss does not have this option."""
     owner, default, limit = LOSS_OPTIONS[name]
     if loss != owner:
         if value is not None:
-            raise DataError(f"Expected {name} only with loss {owner}, got {value} with {loss}.")
+            raise DataError(
+                f"Expected {name} only with loss {owner}, got {name}={value} with loss {loss}."
+            )
         return 0.0
     number = default if value is None else as_number(name, value)
     if not 0 <= number < limit:
@@ -265,7 +274,7 @@ def _loss_option(name: str, value: float | None, loss: str) -> float:
 
 
 def _targets(values: Any, num_classes: int, loss: str) -> Tensor | None:
-    """Return soft targets with columns that sum to 1, or None, or raise."""
+    """Return the soft targets, or None if there are none; raise if they are not probabilities."""
     if values is None:
         return None
     if loss != "cross_entropy":
@@ -277,33 +286,36 @@ def _targets(values: Any, num_classes: int, loss: str) -> Tensor | None:
             f"got {tuple(targets.shape)}."
         )
     if not bool((targets >= 0).all()) or float((targets.sum(0) - 1).abs().max()) > 1e-6:
-        raise DataError("Expected targets whose columns are probabilities that sum to 1.")
+        raise DataError(
+            "Expected targets whose columns are probabilities that sum to 1, got negative entries or "
+            "other sums."
+        )
     return targets / targets.sum(0)
 
 
 CLOSED = "closed form"
 ROUNDED = 1e-12
-"""Relative size of singular values up to which they are zero but for rounding."""
+"""Singular values below this size, relative to the largest one, count as rounding errors of zero."""
 
 
 class Solution(NamedTuple):
     """Logits of an optimum with its loss, Gram matrices and proof."""
 
     logits: Tensor
-    """(C, C) logits without bias; columns are classes."""
+    """(C, C) logits without bias; column c holds those of class c."""
     bias: Tensor
-    """(C,) bias."""
+    """(C,) bias; zeros if there is none."""
     loss: float
     penalty: float
     """Penalty of weights, features and bias together."""
     left: Tensor
-    """(C, C) Gram of the classifier if both weight decays are equal."""
+    """(C, C) Gram matrix of the classifier for equal weight decays; for others, it is scaled."""
     right: Tensor
-    """(C, C) Gram of the class means if both weight decays are equal."""
+    """(C, C) Gram matrix of the class means for equal weight decays; for others, it is scaled."""
     geometry: str
     source: str
     norm: float
-    """Product |W| |H|, with H weighted by D."""
+    """Product |W| |H|; `Setting.metric` defines |H|."""
     weight: float = 0.0
     """Geometric mean t of the weight decays."""
     lower: float | None = None
@@ -313,10 +325,13 @@ class Solution(NamedTuple):
 
 
 def factor_grams(logits: Tensor, metric: Tensor, factors: int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Return the Grams of the last factor and of the product of the others, and singular values.
+    r"""Return the Gram matrices of classifier and class means at the optimum with given logits.
 
-    With $M D^{1/2} = U\Sigma V^\top$ all factors have singular values $\Sigma^{1/F}$. Those of
-    rounding are set to 0, as $\Sigma^{1/F}$ of three factors or more would be large.
+    The third result are the singular values of $M D^{1/2} = U\Sigma V^\top$, with M the logits and
+    D the metric. At the optimum, each of the F factors of M has the singular values
+    $\Sigma^{1/F}$. The classifier is the last factor, and the means are the product of the others.
+    Singular values that are rounding errors are set to 0, because for three or more factors
+    $\Sigma^{1/F}$ would be large.
     """
     roots = metric.sqrt()
     left, values, right = torch.linalg.svd(logits * roots)

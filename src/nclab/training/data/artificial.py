@@ -34,7 +34,7 @@ BATCHES = 1000
 
 @dataclass(frozen=True)
 class Teacher:
-    """The thesis's artificial data; the depth of the teacher sets their complexity.
+    """Normal inputs, labelled by a random ReLU network, the teacher; deep teachers are complex.
 
     Source: pan2023, Sec. 3.1.1
 

@@ -2,7 +2,6 @@
 
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -38,24 +37,21 @@ class Images(NamedTuple):
     """Labels (n,) in [0, 10), int64."""
 
 
-def load(*, part: str = "train", folder: Path | None = None, fetch: bool = True) -> Images:
+def load(*, part: str = "train", fetch: bool = True) -> Images:
     """Return the training or test images; download them into the cache folder if necessary.
 
-    Without `folder`, the files are searched in `$NCLAB_DATA`, in the folder of Debian's package
-    `dataset-fashion-mnist` and in nclab's cache folder. Missing files raise `MissingData`, damaged
-    files `DataError`; both messages say what to do.
+    The files are searched in `$NCLAB_DATA`, in the folder of Debian's package
+    `dataset-fashion-mnist` and in nclab's cache folder. Missing and damaged files raise
+    `MissingData` with advice.
     """
     if part not in ("train", "test"):
         raise DataError(f"Expected part='train' or 'test', got {part!r}.")
     files = [FILES[part, "images"], FILES[part, "labels"]]
-    home = find_folder(files, folder=folder)
-    if home is None and fetch and folder is None:
+    home = find_folder(files)
+    if home is None and fetch:
         home = fetch_files(files, cache_folder())
     if home is None:
-        location = f"in {folder}" if folder else "on this machine"
-        raise MissingData(
-            f"Expected FashionMNIST's {files[0].name}[.gz], not found {location}. {INSTALLATION}."
-        )
+        raise MissingData(f"FashionMNIST is not on this machine. {INSTALLATION}.")
     pixels, labels = (read_checked(home, file) for file in files)
     return Images(torch.from_numpy(pixels), torch.from_numpy(labels).long())
 
@@ -154,7 +150,7 @@ class Basis(NamedTuple):
     directions: Tensor
     """Directions (pixels, count); the largest entry of each is positive."""
     scale: float
-    """Root of the mean variance of the coordinates, which divides the coordinates."""
+    """Number that divides the coordinates, the root of their mean variance."""
 
 
 _BASES: dict[tuple[int, int], Basis] = {}

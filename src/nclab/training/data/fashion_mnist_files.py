@@ -83,17 +83,11 @@ def cache_folder() -> Path:
     return Path(home) / "nclab" / "fashion-mnist"
 
 
-def find_folder(files: Sequence[File], *, folder: Path | None = None) -> Path | None:
-    """Return the first folder that has all files, plain or gzipped; None if there is none.
-
-    With `folder`, search there only.
-    """
-    if folder is not None:
-        folders = [folder]
-    else:
-        named = os.environ.get(FOLDER_VARIABLE)
-        folders = [Path(named), Path(named) / "fashion-mnist"] if named else []
-        folders += [PACKAGE_FOLDER, cache_folder()]
+def find_folder(files: Sequence[File]) -> Path | None:
+    """Return the first folder that has all files, plain or gzipped; None if there is none."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    folders = [Path(named), Path(named) / "fashion-mnist"] if named else []
+    folders += [PACKAGE_FOLDER, cache_folder()]
     return next((path for path in folders if all(_path(path, file) for file in files)), None)
 
 

@@ -55,7 +55,7 @@ def train_epoch(
         slopes=torch.empty_like(features) if shape.activation == "gelu" else features,
         gradients=torch.empty(2, size, dtype=dtype),
         moments=torch.empty(shape.layers, 2, max(shape.hidden, default=0), dtype=dtype),
-        decays=torch.tensor([(decay.coupled, decay.kept) for decay in decays], dtype=dtype),
+        decays=torch.tensor([(decay.coupled, decay.remaining) for decay in decays], dtype=dtype),
         corrections=torch.tensor(corrections, dtype=dtype).reshape(-1, 2),
     )
     gradients = gradient_vector(state, recipe)

@@ -183,8 +183,8 @@ class Decay(NamedTuple):
     part: slice
     coupled: float
     """Factor of the parameters that are added to the gradient."""
-    kept: float
-    """Share of the parameters that decoupled weight decay leaves."""
+    remaining: float
+    """Factor of the parameters after decoupled weight decay."""
 
 
 def decays_of(state: State, recipe: Recipe, *, rate: float, weight_decay: float) -> list[Decay]:
@@ -219,8 +219,8 @@ def _descend(
 ) -> None:
     """Take one step of the optimiser in one part of the parameters."""
     theta, v, g = (vector[decay.part] for vector in (state.parameters, state.momenta, gradients))
-    if decay.kept != 1.0:
-        theta.mul_(decay.kept)
+    if decay.remaining != 1.0:
+        theta.mul_(decay.remaining)
     if recipe.rule == "adam":
         rate, root = adam_corrections(recipe, step, rate=rate)
         s = state.squares[decay.part]
