@@ -449,13 +449,17 @@ AUTHOR_CONJECTURES = {
     for number, data in product(numbers, ("conic", "mlp3"))
 }
 """Conjecture on the author's data -> conjecture of the thesis."""
-FIGURE_33 = ("inter-positive", "inter-unstable", "early-layers", "largest-decay-fails")
-FIGURE_33 += ("accuracy-rises", "intra-rises", "gap-rises", "depth-falls")
+FIGURE_33 = (
+    *("inter-positive", "inter-unstable", "early-layers", "largest-decay-fails"),
+    *("accuracy-rises", "intra-rises", "gap-rises", "depth-falls"),
+)
 AUTHOR_FIGURE_33 = {
     f"findings/author-data-3.2-{name}": f"pan2023/sec-3.2-{name}" for name in FIGURE_33
 }
-FIGURE_31 = ("converges", "fails-without-norm", "only-affine", "grows", "affine-above-plain")
-FIGURE_31 += ("falls-without-norm", "norm-helps-decay")
+FIGURE_31 = (
+    *("converges", "fails-without-norm", "only-affine", "grows", "affine-above-plain"),
+    *("falls-without-norm", "norm-helps-decay"),
+)
 AUTHOR_FIGURE_31 = {
     f"findings/author-data-3.1-{name}": f"pan2023/sec-3.1-{name}" for name in FIGURE_31
 }
@@ -489,7 +493,7 @@ def recomputed_guarantees(smaller: float) -> Case:
     """
 
     def case(claim: Claim, numbers: Numbers) -> Numbers:
-        fields = dict.fromkeys(published.FIELDS, 0.5)
+        fields: Row = dict.fromkeys(published.FIELDS, 0.5)
         fields |= {"network": "A", "alpha": 16.0, "weight_norm": 17.0}
         networks = [
             {**fields, "weight_decay": decay, "loss": loss}

@@ -132,9 +132,10 @@ def run(
 ) -> dict[str, Any]:
     """Train the networks of both designs and return one row per network."""
     source = author_samples("mlp3", config.networks.samples)
-    planned: list[tuple[Design, SweepConfig]] = [
+    norms_of: dict[Design, tuple[Norm, ...]] = {"thesis": config.norms, "later": config.later_norms}
+    planned = [
         (design, sweep)
-        for design, norms in (("thesis", config.norms), ("later", config.later_norms))
+        for design, norms in norms_of.items()
         for sweep in author_sweeps(
             config.networks,
             source,

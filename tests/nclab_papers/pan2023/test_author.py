@@ -125,7 +125,7 @@ def test_claims_on_the_later_design_read_its_networks_alone() -> None:
 def test_both_designs_are_drawn() -> None:
     thesis, later = author_data.pictures(attacks.author_data())
     assert thesis.name == "pan2023_author_fig31"
-    assert [each.title for each in later.panels] == ["BN before the classifier", "no BN"]  # type: ignore[union-attr]
+    assert [each.title for each in later.panels] == ["BN before the classifier", "no BN"]
     assert "no BN at 0.007 (8 seeds)" in later.caption
 
 

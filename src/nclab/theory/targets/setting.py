@@ -202,9 +202,7 @@ def _counts(num_classes: int | None, counts: Any) -> Tensor:
     sizes = _as_tensor(counts, "counts as numbers")
     if sizes.ndim != 1 or not 2 <= len(sizes) <= MOST_CLASSES:
         got = len(sizes) if sizes.ndim == 1 else f"shape {tuple(sizes.shape)}"
-        raise DataError(
-            f"Expected counts of 2 to {MOST_CLASSES} classes, got {got}."
-        )
+        raise DataError(f"Expected counts of 2 to {MOST_CLASSES} classes, got {got}.")
     if num_classes is not None and num_classes != len(sizes):
         raise DataError(f"Expected counts of {num_classes} classes, got {len(sizes)}.")
     valid = torch.isfinite(sizes) & (sizes > 0)
