@@ -13,6 +13,7 @@ from nclab.claims.paper import AUTHOR_DATA, find_author_file
 from nclab.claims.reproduce import Reproduction
 from nclab.claims.tables import Table
 from nclab.errors import MissingData
+from nclab.theory.certificates.count_aware import count_aware_bounds
 from nclab.training.data.samples import read_samples
 from nclab.training.sweep import SweepConfig
 from nclab_papers.pan2023 import attacks, author_conjectures, author_data, author_results, fig31
@@ -238,6 +239,23 @@ def test_the_guarantee_of_a_published_network() -> None:
     assert found["guaranteed_most"] is None
     assert found["thesis_guaranteed"] is None
     assert found["degree_worst"] == PUBLISHED["min_intra"] - PUBLISHED["max_inter"]
+
+
+@pytest.mark.slow
+def test_the_guarantee_hardly_depends_on_the_sizes_of_the_classes() -> None:
+    """Draw 100,000 images from classes of 732 to 1,300 images, the sizes of ImageNet."""
+    rng = np.random.default_rng(0)
+    available = np.clip(1300 - np.maximum(0, rng.exponential(60, 1000)), 732, 1300)
+    counts = rng.multinomial(100_000, available / available.sum())
+    assert (counts.min(), counts.max()) == (61, 134)
+    beta = PUBLISHED["weight_norm"] / 1000**0.5
+    equal, drawn = (
+        count_aware_bounds(sizes, PUBLISHED["alpha"] * beta, PUBLISHED["loss"], bias=True)
+        for sizes in ([100] * 1000, counts.tolist())
+    )
+    assert equal.within_upper.value is not None
+    assert drawn.within_upper.value is not None
+    assert 0 < drawn.within_upper.value - equal.within_upper.value < 0.005
 
 
 def reversed_networks(count: int) -> dict[str, Any]:
