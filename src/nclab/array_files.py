@@ -238,10 +238,10 @@ def read_csv(file: Path) -> tuple[Any, Any]:
     inputs = table.drop(columns=table.columns[column])
     for number, name in enumerate(inputs.columns, start=1):
         if inputs[name].dtype.kind not in "iuf":
-            words = [str(word) for word in inputs[name] if not _is_number(str(word))]
+            texts = [str(word) for word in inputs[name] if not _is_number(str(word))]
             raise DataError(
                 f"Cannot read {file}: expected numbers in column {number}, got "
-                f"{(words or [''])[0]!r:.60}."
+                f"{(texts or [''])[0]!r:.60}."
             )
     return inputs.to_numpy(np.float64), _labels(table, column, file)
 
@@ -284,11 +284,11 @@ def _labels(table: Any, column: int, file: Path) -> Any:
             f"Expected a label in column {column + 1} of {file} in every row, got none in row "
             f"{empty[0]}."
         )
-    words = np.array(cells.tolist(), dtype=np.str_)
+    texts = np.array(cells.tolist(), dtype=np.str_)
     try:
-        labels = words.astype(np.float64)
+        labels = texts.astype(np.float64)
     except ValueError:
-        return words
+        return texts
     wrong = np.flatnonzero((labels != np.round(labels)) | ~(np.abs(labels) <= LARGEST_INTEGER))
     if len(wrong):
         raise DataError(

@@ -56,7 +56,7 @@ def installed() -> list[Plugin]:
     rows = []
     for kind in KINDS:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NclabWarning)  # the row has the problem
+            warnings.simplefilter("ignore", NclabWarning)  # the returned rows contain the problem
             loaded = plugins(kind)
         for point in _points(kind):
             problem = _PROBLEMS.get((kind, point.name), "")
@@ -95,7 +95,7 @@ def _points(kind: str) -> "tuple[EntryPoint, ...]":
 @cache
 def _entry_points(group: str) -> "tuple[EntryPoint, ...]":
     """Return the entry points of a group; later calls do not search the packages again."""
-    from importlib.metadata import entry_points  # late, because `nclab --help` needs none
+    from importlib.metadata import entry_points  # slow, and `nclab --help` needs none
 
     return tuple(sorted(entry_points(group=group), key=lambda point: point.name))
 

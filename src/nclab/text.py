@@ -276,7 +276,7 @@ class Printed:
     def __str__(self) -> str:
         return as_text(self)
 
-    __repr__ = __str__  # all fields in a row would fill the screen
+    __repr__ = __str__  # the default of dataclasses prints all fields on one line
 
     def _repr_html_(self) -> str:
         return as_html(self)

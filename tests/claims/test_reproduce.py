@@ -54,7 +54,7 @@ def states(run: Path) -> dict[str, str]:
 def test_the_numbers_of_a_run_are_recomputed(trained: Path) -> None:
     results = {result.file: result for result in recompute_run(trained)}
     assert {name: result.state for name, result in results.items()} == {"network": "good"}
-    assert "measured again at epoch 8" in results["network"].found
+    assert "measured again at epoch 8" in results["network"].message
     done = call("verify", trained)
     assert (done.code, done.err) == (0, "")
     assert "and 1 recomputed result" in done.out
@@ -83,7 +83,7 @@ def test_a_network_without_checkpoint_is_unchecked(trained: Path, tmp_path: Path
     for file in (run / "checkpoints").iterdir():
         file.unlink()
     network = next(result for result in recompute_run(run) if result.file == "network")
-    assert (network.state, network.found) == (
+    assert (network.state, network.message) == (
         "unchecked",
         "it cannot be measured again: the run has no checkpoint",
     )

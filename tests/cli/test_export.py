@@ -121,7 +121,7 @@ def spoiled(folder: Path, damage: str) -> None:
 @pytest.mark.parametrize(
     ("damage", "message", "rows"),
     [
-        ("manifest", "got damaged bytes", 4),
+        ("manifest", "is damaged", 4),
         ("empty", "has no complete line", 4),
         ("missing", "its journal is missing", 4),
         ("first line", "has no complete line", 4),

@@ -71,7 +71,7 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
     holed = H.copy()
     holed[4, 2] = np.nan
     cases = [
-        (("--example", "3.2"), "the example 3.1, got '3.2'"),
+        (("--example", "3.2"), "--example 3.1, the only one, got '3.2'"),
         ((), "got neither"),
         ((save(tmp_path / "a.npz", W=W, H=H), "--example", "3.1"), "got both"),
         ((tmp_path / "missing.npz",), "does not exist"),

@@ -186,7 +186,10 @@ def test_tables_and_single_arrays(tmp_path: Path) -> None:
         assert result["class_counts"] == expected["class_counts"]
     assert result["class_names"][:2] == ["class0", "class1"]
     twice = (tmp_path / "rows.npy", complete, "--labels", complete)
-    for wrong, why in (((tmp_path / "rows.npy",), "--labels FILE"), (twice, "--labels with one")):
+    for wrong, why in (
+        ((tmp_path / "rows.npy",), "--labels FILE"),
+        (twice, "one FILE with --labels"),
+    ):
         done = call("measure", *wrong)
         assert (done.code, done.out) == (2, "")
         assert why in done.err

@@ -172,14 +172,14 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
         (("--data", "points.csv"), "does not exist"),
         (
             ("--data", "mine.npz", "--samples", 10),
-            "--samples only with teacher or conic or fashion data",
+            "--samples only with --data teacher or conic or fashion",
         ),
         (
             ("--data", "mine.npz", "--data-seed", 1),
-            "--data-seed only with teacher or conic or fashion data",
+            "--data-seed only with --data teacher or conic or fashion",
         ),
         (("--data", "conic", "--standardise"), "--standardise with a file"),
-        (("--data", "conic", "--components", 5), "--components only with fashion data"),
+        (("--data", "conic", "--components", 5), "--components only with --data fashion"),
         (("--test-share", 1), "0 <= test_share < 1, got 1"),
         (("--imbalance", 0.5), "Expected imbalance of 1 or more, got 0.5"),
         (("--imbalance", 1e6), "and the smallest none"),
@@ -188,10 +188,13 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
         (("--smoothing", 2), "0 <= smoothing < 1, got 2"),
         (
             ("--smoothing", 0.2),
-            "--smoothing only with a --loss that uses it, got it with cross_entropy",
+            "--smoothing only with a --loss that uses it, got --loss cross_entropy",
         ),
-        (("--loss", "mse,focal", "--smoothing", "0.2,0.3"), "got it with mse, focal"),
-        (("--tail", "exponential"), "--tail only with a --imbalance that uses it, got it with 1"),
+        (("--loss", "mse,focal", "--smoothing", "0.2,0.3"), "got --loss mse,focal"),
+        (
+            ("--tail", "exponential"),
+            "--tail only with a --imbalance that uses it, got --imbalance 1",
+        ),
         (("--features", 0), "features to be an integer of at least 1, got 0"),
         (("--rate", "0.1,fast"), "numbers in --rate, got 'fast'"),
         (("--width", "8,8"), "--width without repetition, got 8,8"),
@@ -202,7 +205,7 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
         (("--loss", ","), "at least one value of --loss, got none"),
         (
             ("--data", "teacher,conic", "--components", "5,6"),
-            "--components only with fashion data",
+            "--components only with --data fashion",
         ),
         (("--rate", "0.1,-1"), "0 <= rate < inf, got -1"),
         (("--device", "tpu"), "Expected device"),

@@ -48,7 +48,7 @@ def test_plot(tmp_path: Path) -> None:
         (("--classes", "3", "--norms", "1,2,3"), "Expected norms as two numbers"),
         (("--classes", "3", "--norms", "0,2"), "Expected norms=(α, β) above 0"),
         (("--classes", "3", "--norms", "1,2", "--depth", "2"), "with depth=2, got norms"),
-        (("--classes", "3", "--norms", "1,2", "--bias", "0.3"), "bias=None with norms"),
+        (("--classes", "3", "--norms", "1,2", "--bias", "0.3"), "bias=None (no bias) with norms"),
         (("--classes", "3", "--weight-decay", "1", "--bias", "nan"), "finite number as bias"),
         (
             ("--classes", "3", "--weight-decay", "1", "--focal-gamma", "1"),
@@ -59,7 +59,7 @@ def test_plot(tmp_path: Path) -> None:
         (("--classes", "3", "--weight-decay", "nan"), "a finite number as weight_decay"),
         (("--classes", "3", "--weight-decay", "1,2,3"), "Expected weight_decay as two numbers"),
         (("--classes", "3", "--norms", "1"), "Expected norms as two numbers, got 1.0"),
-        (("--counts", "5", "--weight-decay", "0.1"), "Expected counts of at least 2 classes"),
+        (("--counts", "5", "--weight-decay", "0.1"), "Expected counts of 2 to 5000 classes"),
         (
             ("--classes", "3", "--weight-decay", "0.1", "--depth", "0"),
             "Expected depth as a number",

@@ -105,7 +105,7 @@ def test_without_matplotlib_everything_else_is_written(
         ((), "got neither"),
         (("--method", "flow", "--steps", 5), "--log-time with --method flow"),
         (("--method", "normalised", "--log-time", 5), "--steps with --method normalised"),
-        (("--method", "flow", "--log-time", 5, "--rate", 1), "no rate with the flow"),
+        (("--method", "flow", "--log-time", 5, "--rate", 1), "no --rate with --method flow"),
         (("--method", "normalised", "--steps", 5, "--noise", 1), "with descent only"),
         (("--steps", 5, "--noise", -1), "noise >= 0"),
         (("--steps", 5, "--scale", 0), "positive scale"),

@@ -360,7 +360,7 @@ def test_a_given_classifier(kind: str) -> None:
 def test_a_given_classifier_of_unknown_features_raises() -> None:
     model = Model(None, lambda m, h: h @ m.W)
     wrong = torch.randn(CLASSES, 5)
-    with pytest.raises(nclab.ModelError, match=r"Name the layer that it reads: layers=\['name'\]"):
+    with pytest.raises(nclab.ModelError, match=r"that the classifier reads: layers=\['name'\]"):
         nclab.measure(model, BATCHES, classifier=(wrong, None))
     with pytest.raises(nclab.ModelError, match=r"give a pair \(W, b\), got a Parameter"):
         nclab.measure(model, BATCHES, classifier=lambda m: m.W)

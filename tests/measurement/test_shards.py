@@ -231,7 +231,7 @@ def test_bad_input_raises_in_one_line(tmp_path: Path) -> None:
             nclab.measure_shards(path)
     alone = tmp_path / "b.features.npy"
     np.save(alone, np.zeros((3, 2)))
-    with pytest.raises(DataError, match=r"labels next to it in b\.labels\.npy"):
+    with pytest.raises(DataError, match=r"labels in a file b\.labels\.npy"):
         nclab.measure_shards(alone)
 
 

@@ -41,7 +41,7 @@ def test_to_dict_notes_why_the_optimum_is_missing() -> None:
     labels, rows = torch.arange(40) % 5, torch.randn(40, 3)
     collapse = nclab.measure_features(rows, labels, weight=torch.randn(5, 3))
     assert collapse.optimum_distance is None
-    assert "d = 3 is below C - 1" in collapse.to_dict()["notes"]["target_distance"]
+    assert "d = 3 < C - 1" in collapse.to_dict()["notes"]["target_distance"]
     assert "target_distance" not in nclab.measure_features(rows, labels).to_dict()["notes"]
 
 

@@ -373,7 +373,7 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
         ),
         (
             lambda m: nclab.measure(m, [(TOKENS, TOKENS[:, 0])], labels="next"),
-            r"a label for each token, \(B, T\), got shape \(20,\)",
+            r"one for each token, .*got shape \(20,\)",
         ),
         (
             lambda m: nclab.measure(m, [(TOKENS, TOKENS[:, 1:])]),

@@ -68,7 +68,7 @@ def test_one_checkpoint_of_another_run_is_skipped(tmp_path: Path) -> None:
     shutil.copy(checkpoint_of(other, 5), checkpoint_of(one, 5))
     (result,) = damaged(one).values()
     assert result.file == f"checkpoints/{checkpoint_of(one, 5).name}"
-    assert result.repair == "Delete it; the run resumes from the one before."
+    assert result.repair == "Delete it; the run resumes from the checkpoint before it."
     with reopen(one) as run, pytest.warns(NclabWarning, match="by another run"):
         found = run.resume_latest()
     assert found is not None
@@ -164,7 +164,7 @@ def test_a_manifest_of_another_run_is_named(
     found = damaged(one)
     names = {f"checkpoints/{path.name}" for path in (one / "checkpoints").glob("*")}
     assert set(found) == {"journal.jsonl", *names}
-    assert all("another run" in result.found for result in found.values())
+    assert all("another run" in result.message for result in found.values())
     assert glance(one).records == []
     with pytest.warns(NclabWarning, match="different runs"):
         assert read_run(one).records == []
@@ -178,7 +178,7 @@ def test_a_manifest_of_another_run_is_named(
 def test_a_journal_of_another_run_is_named(tmp_path: Path) -> None:
     one, other = (write(tmp_path / name, n) for n, name in enumerate(("one", "two")))
     shutil.copy(journal_of(other), journal_of(one))
-    assert "another run" in damaged(one)["journal.jsonl"].found
+    assert "another run" in damaged(one)["journal.jsonl"].message
     assert "manifest.json" not in damaged(one)
 
 

@@ -64,13 +64,13 @@ def test_verify_says_what_is_affected_and_how_to_repair_it(tmp_path: Path) -> No
     journal.write_bytes(whole[: place + 7] + b"9" + whole[place + 8 :])
     result = verify_journal(tmp_path)
     assert result.state == "damaged"
-    assert f"byte {whole.rindex(b'{', 0, place)}, line 3" in result.found
+    assert f"byte {whole.rindex(b'{', 0, place)}, line 3" in result.message
     assert "delete the folder" in result.repair  # both checkpoints are behind the damage
     later = line_for(tmp_path, b'{"kind":"note"}', 5)
     journal.write_bytes(whole.replace(b'"step":30', b'"step":31') + later)
     assert "goes back to step 20" in verify_journal(tmp_path).repair
     journal.write_bytes(whole[:-9])
-    assert "damaged from byte" in verify_journal(tmp_path).found
+    assert "damaged from byte" in verify_journal(tmp_path).message
     journal.write_bytes(whole)
     make_old(tmp_path)
     assert verify_journal(tmp_path).state == "unchecked"
@@ -81,7 +81,7 @@ def test_a_missing_journal_is_reported_although_there_are_checkpoints(tmp_path: 
     (tmp_path / "journal.jsonl").unlink()
     result = verify_journal(tmp_path)
     assert result.state == "damaged"
-    assert "its journal is missing" in result.found
+    assert "its journal is missing" in result.message
 
 
 def test_a_run_of_the_released_version_goes_on_in_its_own_form(tmp_path: Path) -> None:

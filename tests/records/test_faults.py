@@ -106,7 +106,7 @@ def test_a_line_damaged_in_the_middle_stops_the_writer_not_the_reader(tmp_path: 
     lines[2] = lines[2][:-3] + b"\0\0\0"
     journal_of(tmp_path).write_bytes(b"\n".join(lines))
     before = journal_of(tmp_path).read_bytes()
-    with pytest.raises(NclabError, match=r"line 3 of .*journal.jsonl .*got damaged"):
+    with pytest.raises(NclabError, match=r"line 3 of .*journal.jsonl .*is damaged"):
         start(tmp_path)
     assert journal_of(tmp_path).read_bytes() == before
     with pytest.warns(NclabWarning, match="skipped"):
@@ -148,7 +148,7 @@ def test_a_changed_digit_is_noticed_at_the_checkpoint(tmp_path: Path) -> None:
     with run:
         with pytest.warns(NclabWarning, match="step 30 is skipped"):
             assert run.steps() == [20]
-        with pytest.raises(NclabError, match=r"was not\. Resume from another step"):
+        with pytest.raises(NclabError, match=r"does not\. Resume from another step"):
             run.resume(30)
         run.resume(20)
         run.append({"kind": "measurement", "step": 30, "loss": 1 / 30})

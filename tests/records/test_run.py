@@ -59,11 +59,11 @@ def test_reopening_keeps_the_manifest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"config": {**CONFIG, "rate": 0.2}}, "config.rate: 0.1 there, 0.2 here"),
-        ({"config": {"rate": 0.1}}, "config.shape: .* there, absent here"),
-        ({"config": {**CONFIG, "new": 1}}, "config.new: absent there, 1 here"),
-        ({"seed": 1}, "seed: 0 there, 1 here"),
-        ({"kind": "other"}, 'kind: "demo" there, "other" here'),
+        ({"config": {**CONFIG, "rate": 0.2}}, "config.rate: 0.1 before, 0.2 now"),
+        ({"config": {"rate": 0.1}}, "config.shape: .* before, absent now"),
+        ({"config": {**CONFIG, "new": 1}}, "config.new: absent before, 1 now"),
+        ({"seed": 1}, "seed: 0 before, 1 now"),
+        ({"kind": "other"}, 'kind: "demo" before, "other" now'),
     ],
 )
 def test_another_run_is_refused(tmp_path: Path, changes: dict[str, object], words: str) -> None:
@@ -132,7 +132,7 @@ def test_a_finished_run_accepts_no_records(tmp_path: Path) -> None:
     with start(tmp_path) as run:
         assert run.finished
         assert run.end == {"kind": "end", "state": "finished", "accuracy": 1.0}
-        with pytest.raises(NclabError, match="has finished"):
+        with pytest.raises(NclabError, match="is finished"):
             run.append({"kind": "measurement", "step": 40})
         run.resume(30)  # unless it is taken back
         run.append({"kind": "measurement", "step": 40})
@@ -203,15 +203,15 @@ def test_another_version_is_warned_of(tmp_path: Path) -> None:
     manifest["versions"]["torch"] = "1.0"
     del manifest["check"]
     path.write_bytes(dump_checked_json(manifest))
-    with pytest.warns(NclabWarning, match='torch: "1.0" there'):
+    with pytest.warns(NclabWarning, match='torch: "1.0" before'):
         start(tmp_path).close()
 
 
 @pytest.mark.parametrize(
     ("part", "words"),
     [
-        ({"device": "cuda"}, 'device: "cpu" there, "cuda" here'),
-        ({"backend": "torch"}, 'backend: "kernel" there, "torch" here'),
+        ({"device": "cuda"}, 'device: "cpu" before, "cuda" now'),
+        ({"backend": "torch"}, 'backend: "kernel" before, "torch" now'),
     ],
 )
 def test_another_device_or_backend_is_warned_of(
@@ -237,7 +237,7 @@ def test_another_cpu_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     start_with("avx2")
     begun = str(read_run(tmp_path).manifest.cpu)
     assert begun.endswith(", avx2")
-    with pytest.warns(NclabWarning, match=re.escape(f'cpu: "{begun}" there')):
+    with pytest.warns(NclabWarning, match=re.escape(f'cpu: "{begun}" before')):
         start_with("default")
     start_with("avx2")
 

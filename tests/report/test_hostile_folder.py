@@ -14,7 +14,7 @@ import pytest
 
 from nclab import files
 from nclab.records import find_runs, read_run
-from nclab.records.read import LeftOut
+from nclab.records.read import SkippedPath
 from tests.cli.runner import Done, call
 from tests.kills import forked
 from tests.report import hostile
@@ -196,10 +196,10 @@ def test_a_folder_that_may_not_be_read_is_said(
         return open_folder(path, root)
 
     monkeypatch.setattr(files, "_open_folder", refused)
-    left_out: list[LeftOut] = []
-    found = find_runs(tmp_path / "runs", left_out=left_out)
+    skipped: list[SkippedPath] = []
+    found = find_runs(tmp_path / "runs", skipped=skipped)
     assert [path.parent.name for path in found] == ["a", "z"]
-    assert [one.path.name for one in left_out] == ["closed"]
+    assert [one.path.name for one in skipped] == ["closed"]
     assert "closed: Permission denied" in call("runs", tmp_path / "runs").err
     assert call("report", tmp_path / "runs").code == 0
     assert "closed: Permission denied" in (tmp_path / "runs/report/index.html").read_text()

@@ -53,7 +53,7 @@ def test_points_that_are_not_kkt() -> None:
     certificate = certify(problem, theta)
     assert certificate.kind() == "not a KKT point"
     assert certificate.gap > 0.01
-    with pytest.raises(NclabError, match="separates the classes, got the margin"):
+    with pytest.raises(NclabError, match="separates the classes, got a smallest margin of"):
         certify(problem, problem.initial())
 
 

@@ -39,7 +39,11 @@ def command(
         float, typer.Option(help="Norm of the bias after subtracting its mean.")
     ] = 0.0,
     delta: Annotated[
-        float | None, typer.Option(help="Share of classes and pairs that the bounds may ignore.")
+        float | None,
+        typer.Option(
+            help="Also compute bounds that may fail for this share of the classes and of their "
+            "pairs, between 0 and 1."
+        ),
     ] = None,
     head: Annotated[
         Path | None,

@@ -19,7 +19,7 @@ from nclab.cli.shared import JsonOption, print_json, print_table, text_table
 
 COLOURS = {"good": "green", "missing": "yellow", "wrong": "red"}
 LITTLE_SPACE = 10**9
-"""Free bytes of a disk below which the check fails."""
+"""The check of the disk fails if fewer bytes than this are free."""
 
 
 def command(

@@ -34,7 +34,7 @@ def command(
     Training curves: [bold]nclab export runs/ --records epoch --out epochs.parquet[/bold]
     """
     from nclab.files import check_output
-    from nclab.records.read import LeftOut
+    from nclab.records.read import SkippedPath
     from nclab.records.results import FORMATS, encoded, record_rows, write_rows
     from nclab.text import printable
 
@@ -47,10 +47,10 @@ def command(
         raise NclabError(f"Expected --out with suffix .csv, .parquet or .json, got {out}.")
     if out is not None:  # check the file before reading the runs
         check_output(out)
-    left_out: list[LeftOut] = []
-    rows = record_rows(folder, kinds=kinds, left_out=left_out)
-    for item in left_out:
-        typer.echo(printable(f"nclab: {item.why}"), err=True)
+    skipped: list[SkippedPath] = []
+    rows = record_rows(folder, kinds=kinds, skipped=skipped)
+    for item in skipped:
+        typer.echo(printable(f"nclab: {item.reason}"), err=True)
     if not rows:
         raise DataError(f"Expected runs with records of {', '.join(kinds)} in {folder}, got none.")
     if out is not None:

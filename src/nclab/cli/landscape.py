@@ -1,4 +1,4 @@
-"""`nclab landscape`: classify a point of the loss on its sphere."""
+"""`nclab landscape`: examine whether a point (W, H) of the layer-peeled model is critical."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -28,7 +28,7 @@ def command(
         str | None, typer.Option(help="Example of ji2022 to classify instead of a file: 3.1.")
     ] = None,
     scale: Annotated[
-        float, typer.Option(help="Factor that multiplies the point of the example.")
+        float, typer.Option(help="Factor that multiplies W and H of the example.")
     ] = 1.0,
     reduction: Annotated[
         Reduction, typer.Option(help="Reduction of the loss over samples; ji2022 takes the sum.")
@@ -39,6 +39,9 @@ def command(
     ] = None,
 ) -> None:
     """Classify a point of the layer-peeled model: not critical, strict saddle or global minimum.
+
+    The point is compared with all points of the same norm: the loss is studied on the sphere
+    ||W||² + ||H||² = constant.
 
     Example: [bold]nclab landscape --example 3.1 --out runs/saddle[/bold]
     """

@@ -53,22 +53,31 @@ def command(
     as_json: JsonOption = False,
     one_pass: Annotated[
         bool,
-        typer.Option("--one-pass", help="Read the features once; skip metrics that need more."),
+        typer.Option(
+            "--one-pass", help="Read the features once; skip metrics that need a second pass."
+        ),
     ] = False,
     metrics: Annotated[
-        str, typer.Option(help="'default', 'all' (adds expensive metrics), or names with commas.")
+        str,
+        typer.Option(
+            help="'default', 'all' (adds expensive metrics), or names of metrics, separated by "
+            "commas."
+        ),
     ] = "default",
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show every scalar with its 95 % interval.")
     ] = False,
     shuffled_labels: Annotated[
-        bool, typer.Option("--shuffled-labels", help="Also show the scores of shuffled labels.")
+        bool,
+        typer.Option(
+            "--shuffled-labels", help="Also measure with shuffled labels, which gives a baseline."
+        ),
     ] = False,
     min_count: Annotated[
         int | None,
         typer.Option(
             metavar="<int>",
-            help="Skip classes with fewer samples; 1 skips classes without samples.",
+            help="Skip classes with fewer samples than this; 1 skips classes without samples.",
             min=1,
             max=2**62,
         ),
@@ -84,10 +93,12 @@ def command(
     ] = None,
     ignore_index: Annotated[
         int,
-        typer.Option(metavar="<int>", help="Label of rows to skip.", min=-(2**63), max=2**63 - 1),
+        typer.Option(
+            metavar="<int>", help="Skip rows with this label.", min=-(2**63), max=2**63 - 1
+        ),
     ] = -100,
     class_names: Annotated[
-        str | None, typer.Option(help="Names of the classes in order: cat,dog,fox.")
+        str | None, typer.Option(help="Names of classes 0, 1, 2, …: cat,dog,fox.")
     ] = None,
     engine: EngineOption = EngineName.local,
     address: AddressOption = None,
@@ -106,7 +117,7 @@ def command(
     """
     shards = [] if labels is not None and len(files) == 1 else _shards(files)
     if labels is not None and shards:
-        raise NclabError(f"Expected --labels with one FILE, got it with {len(shards)}.")
+        raise NclabError(f"Expected one FILE with --labels, got {len(shards)}.")
     test_shards = [] if test is None else _shards([test])
     file_options = {"intervals": intervals, "shuffled_labels": shuffled_labels}
     if shards or test_shards:
@@ -162,7 +173,7 @@ def command(
 
 
 def _classes_of_training(collapse: "Collapse", options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that give a test set the classes of the training data.
+    """Return options by which a test set is measured with the classes of the training data.
 
     A test set may lack the last classes, and may have classes that were skipped in training.
     """
@@ -192,7 +203,7 @@ def _measured(
 
 
 def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
-    """Return weight and bias from their file, else from FILE or the first shard."""
+    """Return weight and bias from the file of --head, else from FILE or the first shard."""
     from nclab.array_files import BIAS, WEIGHT, pick, pick_optional, read_arrays
 
     if head is not None:
@@ -206,7 +217,7 @@ def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
 
 
 def _shards(files: list[Path]) -> list[Path]:
-    """Return the files of shards; nothing if a single file is read into memory."""
+    """Return the files to be read as shards; nothing if a single file is read into memory."""
     from nclab.measurement.shard_files import SUFFIXES, find_shards, is_pattern
 
     first = files[0]

@@ -66,7 +66,7 @@ class Options:
     panel: str
     """Heading above the options in the help."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Names of options that differ from their field, by path."""
+    """Path of a field -> name of its option, where the two names differ."""
     exclude: Collection[str] = ()
     """Paths of fields that are no options."""
     several: tuple[str, ...] = ()
@@ -81,17 +81,20 @@ class Options:
             yield Option(path, name, kind, default, text, path.startswith(self.several))
 
     def build(self, **known: Any) -> Any:
-        """Return the config with the first value of every option; `known` sets other fields."""
+        """Return the config; if an option has several values, its field gets the first.
+
+        `known` sets fields that have no option.
+        """
         values = {option.path: self._values(option)[0] for option in self.all()}
         return _build(self.config, "", values, known)
 
     def axes(self) -> dict[str, tuple[Any, ...]]:
-        """Return, by path, the values of fields that have several."""
+        """Return the fields for which the user gave several values: path -> values."""
         values = {option.path: self._values(option) for option in self.all()}
         return {path: several for path, several in values.items() if len(several) > 1}
 
     def changed(self) -> dict[str, str]:
-        """Return, by path, the flags whose values differ from the default."""
+        """Return the fields whose value differs from the default: path -> flag."""
         return {
             option.path: option.flag
             for option in self.all()
@@ -201,7 +204,10 @@ def _build(config: Any, prefix: str, values: Mapping[str, Any], known: Mapping[s
 
 
 def _parameter(option: Option, panel: str) -> inspect.Parameter:
-    """Return the parameter from which typer makes an option; all but switches are texts."""
+    """Return the parameter from which typer makes an option.
+
+    Typer reads every value as text, except those of switches; `_read_values` converts the texts.
+    """
     kind, default, flags, metavar = option.kind, option.default, [], None
     if kind is bool:
         flags = [option.flag] if default is False else []  # typer adds --no-... if it is true

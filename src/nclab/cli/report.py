@@ -27,7 +27,8 @@ def command(
 ) -> None:
     """Write figures, claims and runs as a site that needs neither a server nor the internet.
 
-    The page of runs draws any metric over training, or against any setting in which runs differ.
+    The page of runs plots any metric during training, or against any setting that differs between
+    runs.
 
     Example: [bold]nclab report runs --out report[/bold]
     """
@@ -50,7 +51,7 @@ def command(
 
 def serve_command(
     runs: Annotated[
-        Path, typer.Argument(metavar="RUNS", help="Folder with runs, growing or finished.")
+        Path, typer.Argument(metavar="RUNS", help="Folder with running or finished runs.")
     ],
     port: Annotated[int, typer.Option(help="Port; 0 uses a free one.")] = 8000,
     host: Annotated[

@@ -46,7 +46,8 @@ def command(
         str | None,
         typer.Option(
             metavar="<int|list|first:end>",
-            help="Number of seeds, 5, or the seeds, 0,3 or 4:7. Default: 2 for quick, else 3.",
+            help="Number of seeds, such as 5, or the seeds themselves: 0,3 or 4:7, which means "
+            "4,5,6. Default: 2 seeds for quick, else 3.",
         ),
     ] = None,
     seed: Annotated[
@@ -139,7 +140,11 @@ def claims_command(
         ),
     ] = None,
     fresh: Annotated[
-        bool, typer.Option(help="Judge results from the runs on this machine, whatever their size.")
+        bool,
+        typer.Option(
+            help="Judge results of experiments from the runs on this machine instead of the "
+            "recorded runs."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -47,18 +47,18 @@ def command(folder: RunsArgument, as_json: JsonOption = False) -> None:
     Example: [bold]nclab runs runs/ --json[/bold]
     """
     from nclab.records import find_runs, glance
-    from nclab.records.read import LeftOut
+    from nclab.records.read import SkippedPath
 
     check_runs_folder(folder)
-    left_out: list[LeftOut] = []
+    skipped: list[SkippedPath] = []
     rows = []
-    for path in find_runs(folder, left_out=left_out):
+    for path in find_runs(folder, skipped=skipped):
         try:
             rows.append(_row(glance(path, root=folder), folder))
         except RecordError as error:  # it was readable a moment ago
-            left_out.append(LeftOut(path, str(error)))
-    for item in left_out:
-        typer.echo(printable(f"nclab: {item.why}"), err=True)
+            skipped.append(SkippedPath(path, str(error)))
+    for item in skipped:
+        typer.echo(printable(f"nclab: {item.reason}"), err=True)
     if as_json:
         print_json(rows)
     elif not rows:

@@ -77,7 +77,7 @@ def print_json(value: Any) -> None:
 def print_table(*renderables: Any) -> None:
     """Print tables and texts as wide as the terminal, or `WIDTH` letters if stdout is a file.
 
-    Texts are printed without markup, because a folder may be called runs[/x].
+    Texts are printed without rich's markup, because a folder may have a name such as runs[/x].
     """
     from rich.console import Console
 
@@ -153,8 +153,8 @@ def read_counts(text: str) -> list[float]:
 def read_seeds(text: str) -> tuple[int, ...] | None:
     """Return the seeds of a list or a range first:end; None for a single number.
 
-    `reproduce` takes a single number as the number of seeds. `sweep` rejects it as ambiguous,
-    because it used to mean one seed.
+    A single number is ambiguous: `reproduce` reads it as the number of seeds; `sweep` rejects it,
+    because earlier versions of `sweep` read it as one seed.
 
     >>> read_seeds("0,3"), read_seeds("2,"), read_seeds("4:7"), read_seeds("2")
     ((0, 3), (2,), (4, 5, 6), None)

@@ -72,7 +72,9 @@ def command(
     out: Annotated[Path, typer.Option(metavar="<folder>", help="Folder for the runs.")] = Path(
         "runs"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list of rows.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a list with one JSON object per network.")
+    ] = False,
 ) -> None:
     """Train a model for every norm, weight decay and seed, and measure their collapse.
 
@@ -125,8 +127,8 @@ def _check_options_are_read(axes: "Axes", options: Options) -> None:
     flags = {option.path: option.flag for option in options.all()}
     for path, (deciding, values) in axes.never_read(options.changed()).items():
         raise NclabError(
-            f"Expected {flags[path]} only with a {flags[deciding]} that uses it, got it with "
-            f"{', '.join(map(str, values))}."
+            f"Expected {flags[path]} only with a {flags[deciding]} that uses it, got "
+            f"{flags[deciding]} {','.join(map(str, values))}."
         )
 
 
@@ -156,11 +158,12 @@ def _sources(configs: Configs, data: str) -> list[Any]:
             if flag in allowed or (name == "teacher" and "conic" in kinds):
                 continue
             if name == "file":
-                raise NclabError(f"Expected {flag} with a file as --data, got it with {data}.")
+                raise NclabError(f"Expected {flag} with a file as --data, got --data {data}.")
             owners = [kind for kind in known if any(o.flag == flag for o in configs[kind].all())]
-            reason = ", all samples of which are used" if kinds == ["file"] else ""
+            reason = " All samples of a file are used." if kinds == ["file"] else ""
             raise NclabError(
-                f"Expected {flag} only with {' or '.join(owners)} data, got it with {data}{reason}."
+                f"Expected {flag} only with --data {' or '.join(owners)}, got --data {data}."
+                f"{reason}"
             )
     sources: list[Any] = []
     for name, kind in zip(names, kinds, strict=True):

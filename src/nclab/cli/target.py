@@ -1,4 +1,4 @@
-"""`nclab target`: the geometry in which a network of some setting should end."""
+"""`nclab target`: the optimal geometry for a loss, class counts and weight decay."""
 
 import io
 from pathlib import Path
@@ -23,20 +23,23 @@ def command(
     norms: Annotated[
         str | None,
         typer.Option(
-            help="Instead of weight decay: the rms norms α,β of features and of classifier rows."
+            help="Instead of weight decay: the root mean square norms α,β of features and of "
+            "classifier rows."
         ),
     ] = None,
     loss: Annotated[
         str, typer.Option(help="cross_entropy, label_smoothing, focal or mse.")
     ] = "cross_entropy",
     smoothing: Annotated[
-        float | None, typer.Option(help="Smoothing; only for label_smoothing.")
+        float | None,
+        typer.Option(help="Share of the label that label_smoothing spreads over all classes."),
     ] = None,
     focal_gamma: Annotated[
-        float | None, typer.Option(help="Exponent; only for the focal loss.")
+        float | None, typer.Option(help="Exponent γ of the focal loss, -(1 - p)^γ log p.")
     ] = None,
     bias: Annotated[
-        str, typer.Option(help="Penalty of the bias; 0 for a free bias, none for no bias.")
+        str,
+        typer.Option(help="Weight decay of the bias; 0 for a free bias, none for no bias."),
     ] = "none",
     features: Annotated[str, typer.Option(help="free, or relu for nonnegative features.")] = "free",
     dim: Annotated[int | None, typer.Option(help="Dimension of the features.")] = None,
@@ -46,7 +49,9 @@ def command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute where a network should end: the optimum for its loss, counts and weight decay.
+    """Compute the geometry that minimises the loss for given class counts and weight decay.
+
+    A network that is trained to the end should reach this geometry.
 
     Example: [bold]nclab target --counts 5x100,5x1 --weight-decay 5e-4[/bold]
 

@@ -1,4 +1,4 @@
-"""`nclab ulpm`: one run of the unconstrained layer-peeled model."""
+"""`nclab ulpm`: train the unconstrained layer-peeled model, whose features are free variables."""
 
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +26,7 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """Follow the unconstrained layer-peeled model: descent, normalised descent or gradient flow.
+    """Train the unconstrained layer-peeled model by descent, normalised descent or gradient flow.
 
     Example: [bold]nclab ulpm --classes 5 --method flow --log-time 1000 --out runs/flow[/bold]
     """

@@ -1,6 +1,5 @@
 """`nclab verify`: check every file of every run."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,14 +61,15 @@ def command(
             folder, {result.file for result in results if result.state == "damaged"}
         )
     if as_json:
-        print_json([asdict(result) for result in results])
+        names = {"file": "file", "state": "state", "found": "message", "repair": "repair"}
+        print_json([{key: getattr(row, name) for key, name in names.items()} for row in results])
     elif not results:
         typer.echo(f"No runs in {folder}.")
     else:
         problems = [result for result in results if result.state != "good"]
         if problems:
             headings = ("file", "state", "result", "what to do")
-            rows = [(row.file, row.state, row.found, row.repair) for row in problems]
+            rows = [(row.file, row.state, row.message, row.repair) for row in problems]
             fold = ("file", "result")
             print_table(text_table(headings, rows, colours={"state": COLOURS}, fold=fold))
         typer.echo(_summary(results))

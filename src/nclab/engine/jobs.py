@@ -57,7 +57,10 @@ class JobResult:
 
     @property
     def lost(self) -> bool:
-        """Whether the job's process or machine died for another reason than lack of memory."""
+        """Whether the job's process or machine died, so that another try may succeed.
+
+        A job that ran out of memory is not lost, because it would run out of memory again.
+        """
         died = self.error is not None and self.trace is None
         return died and "MemoryError" not in str(self.error).partition(":")[0]
 
@@ -134,7 +137,7 @@ class Engine(ABC):
     """Base class of engines, which run jobs; results do not depend on the engine."""
 
     here: ClassVar[bool]
-    """Whether jobs run on this machine, where `workers=0` runs them in this process."""
+    """Whether jobs run on this machine. Then `workers=0` runs them in the calling process."""
 
     @abstractmethod
     def slots(self) -> int:

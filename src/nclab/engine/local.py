@@ -75,7 +75,7 @@ class _Worker:
     pipe: Connection
     ready: bool = False
     index: int | None = None
-    """Index of its current job."""
+    """Index of the job that the worker runs; None if the worker has no job."""
     gone: bool = False
 
     def messages(self) -> Iterator[Message]:
@@ -162,8 +162,8 @@ class _Processes:
             self._start_failures += 1
             if self._start_failures == START_FAILURES:
                 raise NclabError(
-                    f"Expected worker processes to start, but each {reason}. Call this under "
-                    '`if __name__ == "__main__":` in a script, or pass workers=0.'
+                    f"Expected worker processes to start, but each {reason}. In a script, call "
+                    'nclab under `if __name__ == "__main__":`, or pass workers=0.'
                 )
 
 

@@ -216,7 +216,7 @@ def _marker(folder: Path | None) -> Iterator[Path | None]:
 
 
 def _find_marker(marker: Path | None) -> None:
-    """Raise if the marker file does not exist on this machine."""
+    """Raise if this machine still does not see the marker file after some attempts."""
     if marker is None:
         return
     for _ in range(ATTEMPTS):

@@ -13,6 +13,7 @@ from nclab.features.head_output import (
     LogitSource,
     find_logit_source,
     find_parameter_head,
+    function_remark,
     given_weights,
     locate_given_head,
     source_reader,
@@ -64,8 +65,8 @@ def find_classifier(
     """Return the last linear map whose result is the model's output; None for features only.
 
     If the model returns several outputs, nclab takes the first output that a linear map returned,
-    unless another linear map reads that output; a remark names the other outputs. The first kind of
-    these that exists is the classifier:
+    unless another linear map reads that output; a remark names the other outputs. The classifier is
+    the first of these that exists:
 
     - `nn.Linear` or a module that computes the same,
     - a module of another linear form (`nclab.features.linear_maps`),
@@ -108,7 +109,7 @@ def find_classifier(
     for call in reversed(linear):
         for index, output in enumerate(likely):
             if _same_decisions(call, output, mask):
-                remark = _function_remark(call)
+                remark = function_remark(call.call.name)
                 return _classifier(model, calls, LogitSource(call, index), remark)
     raise ModelError(_not_found(calls, likely))
 
@@ -155,7 +156,7 @@ def _named(
     alike = [i for i, output in enumerate(possible) if _same_decisions(call, output, mask)]
     classifier = _classifier(model, calls, LogitSource(call, alike[0] if alike else 0))
     if alike:
-        return classifier._replace(remark=_function_remark(call))
+        return classifier._replace(remark=function_remark(chosen))
     remark = (
         f"no output of the model is the result of {chosen} on the measured features; "
         + FROM_CLASSIFIER
@@ -180,13 +181,6 @@ def _given(
         + FROM_CLASSIFIER
     )
     return Classifier(GIVEN, unknown, read, remark if outputs else None)
-
-
-def _function_remark(call: LinearCall) -> str:
-    return (
-        f"the model's output is not the result of {call.call.name} but a function of it; "
-        "loss and margin are computed from the result"
-    )
 
 
 def _classifier(

@@ -220,12 +220,16 @@ def locate_given_head(
             return head
         computed = pair.rows.double() @ weight.T + (0.0 if bias is None else bias)
         if same_decisions is None and torch.equal(computed.argmax(1), logits.argmax(1)):
-            remark = (
-                "the model's output is not the result of the given classifier but a function of "
-                "it; loss and margin are computed from the classifier's logits"
-            )
-            same_decisions = head._replace(remark=remark)
+            same_decisions = head._replace(remark=function_remark("the given classifier"))
     return same_decisions
+
+
+def function_remark(name: str) -> str:
+    """Return the remark that an output has the same largest logits as the classifier's result."""
+    return (
+        f"the model's output is not the result of {name} but a function of it, for example a "
+        f"softmax; loss and margin are computed from the result of {name}"
+    )
 
 
 class _FeatureLogitPair(NamedTuple):

@@ -99,7 +99,7 @@ def plotly_spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
             data += [trace | axes for trace in _heat_map(panel, colours, box)]
             continue
         legend = "legend" if shared else f"legend{suffix}"
-        # Side by side, the entries of one panel would run into the legend of the next panel.
+        # Entries side by side would overlap the legend of the next panel.
         orientation, left, bottom = ("h", 0, 0.0) if shared else ("v", box[0], box[2])
         layout[legend] = {
             "orientation": orientation,

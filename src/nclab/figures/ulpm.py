@@ -166,7 +166,7 @@ def slice_picture(
     """
     middle = len(angles) // 2
     change = log_losses - log_losses[middle, middle]
-    # Each side has its own colour scale: the wells are shallow, and they are the point of the map.
+    # Values above and below the centre have separate colour scales, so that small dips are visible.
     low, high = min(float(change.min()), -1e-9), max(float(change.max()), 1e-9)
     panel = HeatMap(
         "",

@@ -72,12 +72,12 @@ def measure_features(
         scatter: keep the d x d scatter; by default up to d = 4096.
         reference: a measurement, or ClassMoments, of the training data. Adds metrics that compare
             these features with its class means. Classes may then be missing here.
-        class_names: in the order of the class numbers, for tables and pictures; with names,
-            labels may be names as well.
-        metrics: "all" adds those of `nclab.metrics.catalogue.EXTRAS`; a list adds those it names.
-        intervals: a 95 % interval for every scalar by a jackknife over 10 random groups of samples,
-            or over the number you pass. Costs about that many measurements, and the moments of two
-            sets of groups in memory. See `nclab.measurement.resampling`.
+        class_names: names in the order of the class numbers, for tables and pictures. Labels may
+            then be names as well.
+        metrics: "all" adds the metrics of `nclab.metrics.catalogue.EXTRAS`; a list adds some.
+        intervals: add a 95 % interval to every scalar. The jackknife uses 10 random groups of
+            samples, or the number you pass. Costs about that many measurements, and memory for two
+            `ClassMoments` per group. See `nclab.measurement.resampling`.
         shuffled_labels: measure arrays a second time with shuffled labels, as a baseline.
 
     >>> import torch
@@ -153,7 +153,11 @@ def _measure(source: Iterable[Any], options: MeasureOptions, head: Head | None) 
 
 
 def _names_in(labels: Any, reference: Any, weight: Any) -> ClassNames:
-    """Return the class names for labels that are names, if their order is known."""
+    """Return the class names in the order of the class numbers, for labels that are names.
+
+    The order is that of the reference, else alphabetical. None with a classifier `weight`, because
+    the order of its rows is unknown.
+    """
     if isinstance(reference, Collapse) and reference.class_names is not None:
         return reference.class_names  # these data may lack some of the names
     if weight is not None:
@@ -172,7 +176,7 @@ def _pair(batch: Any) -> tuple[Any, Any]:
 
 
 def _rows(features: Any, labels: Any, names: tuple[str, ...] | None) -> tuple[Any, Any]:
-    """Return features and class numbers, and a row for each token of hidden states."""
+    """Return features and class numbers; tokens of hidden states become separate rows."""
     if has_class_names(labels):
         labels = as_label_tensor(labels, names)
     rows, numbers = as_tensor(features, "features"), as_tensor(labels, "labels")

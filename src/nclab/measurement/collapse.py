@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from nclab.figures.picture import Picture
 
 CERTIFIED = 1000
-"""Largest number of classes for which `to_dict` includes a certificate. It takes milliseconds, and
-up to a tenth of a second for 1000 classes."""
+"""Largest number of classes for which `to_dict` includes a certificate. Computing the certificate
+takes milliseconds, and up to a tenth of a second for 1000 classes."""
 CLASS_ARRAYS = ("intra_cosine", "nc3_alignment", "class_loss", "class_alpha", "class_beta")
 
 
@@ -88,7 +88,8 @@ differ from those of a simplex by 0 on average (0 = simplex).
         """Return groups of classes by frequency, each with its spread, accuracies, loss and norms.
 
         Every group has about the same number of samples. Tables, pages and `to_dict` show ten
-        groups if there are 20 or more classes of very different sizes.
+        groups if there are 20 or more classes of very different sizes. A spread is None if every
+        class of the group has one sample.
 
         >>> import nclab
         >>> features, labels = [[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]], [0, 0, 1]
@@ -224,7 +225,7 @@ differ from those of a simplex by 0 on average (0 = simplex).
         return layer_picture(self._picture_row())
 
     def _picture_row(self) -> dict[str, Any]:
-        """Return the row for pictures, with centred cosines if the features are non-negative."""
+        """Return `to_dict` for a picture; its cosines are centred if features are non-negative."""
         row = self.to_dict()
         centred = self.non_negative and self.second_pass is not None
         if centred and row["inter_cosine"] is not None:

@@ -1,9 +1,9 @@
 r"""Plain-language diagnosis of a measurement: what it means, and which numbers to doubt.
 
 Rounding: class means have an error of about $e\,s$, where s is the largest root-mean-square feature
-norm of a class, $e = 16\sqrt{n + d + C}\,u$, and u is half a unit in the last place of float64.
-Numbers computed from differences of means have that error divided by the differences;
-docs/metrics.md lists the error of every metric.
+norm of a class and $e = 16\sqrt{n + d + C}\,u$ for n samples in the largest class, dimension d, C
+classes and half a unit u in the last place of float64. The relative error of a difference of means
+is $e\,s$ divided by the difference; docs/metrics.md lists the error of every metric.
 """
 
 import math
@@ -39,30 +39,36 @@ FloatArray = NDArray[np.float64]
 Values = Mapping[str, float | None]
 
 COLLAPSE_LEVELS = ((0.01, "Collapsed"), (0.1, "Nearly collapsed"), (1.0, "Partly collapsed"))
-"""Largest tr Σ_W / tr Σ_B -> word. Few samples in many dimensions do not make this ratio small."""
+"""Words of the verdict, each used if tr Σ_W / tr Σ_B is at most the number before it. Unlike
+`nc1_trace_pinv`, this ratio is not small for few samples in many dimensions."""
 ANGLE_LEVELS = ((0.02, "form a simplex ETF"), (0.1, "are near a simplex ETF"))
-"""Largest mean difference of the cosines from -1/(C - 1) -> words."""
+"""Words used if the cosines of class means differ from -1/(C - 1) by at most this on average."""
 ALIGNMENT_LEVELS = ((0.1, "aligned"), (0.5, "roughly aligned"))
-"""Largest mean distance of unit means and unit rows -> word. 0.1 is 6 degrees, 0.5 is 29."""
+"""Words used if the directions of class mean and classifier row have at most this distance on
+average. A distance of 0.1 is an angle of 6 degrees, 0.5 is 29 degrees."""
 NO_STRUCTURE = 0.5
-"""Share of the level of random labels from which the labels explain nothing."""
+"""The verdict is "no class structure" if tr Σ_W / tr Σ_B is at least this share of its value for
+random labels."""
 MERGED = 0.5
-"""Smallest centred cosine for which two classes are reported as merging."""
+"""Two classes are reported as merging if the cosine of their centred means is above this."""
 LISTED = 5
 """Largest number of classes that a sentence lists."""
 NOISE_SCORES = 0.5
-"""Accuracy of nearest class means under noise above which there are too few samples."""
+"""There may be too few samples if pure noise of this size would have at least this accuracy of
+nearest class means."""
 NEAR_NOISE = 0.1
-"""Share of the NC1 of noise below which features are certainly not noise."""
+"""Features are certainly not noise if `nc1_trace_pinv` is below this share of its value for noise.
+"""
 UNEVEN = 5
-"""Ratio of the largest to the smallest class from which the ideals of equal classes mislead."""
+"""Classes count as uneven if the largest has at least this many times the samples of the smallest.
+A warning then says that they need not reach the values at collapse."""
 ENOUGH = 100
 """Smallest number of samples for which an accuracy is compared with chance."""
 LOGITS = 4
-"""Smallest number of classes for which class means with their largest entry in their class's
-coordinate cannot be an accident."""
+"""Features may be logits if every class mean is largest in the coordinate of its class. With fewer
+classes than this, that may be an accident and is not reported."""
 NODES = 80
-"""Number of quadrature nodes."""
+"""Number of nodes of the Gauss-Hermite quadrature."""
 
 
 # Verdict
@@ -168,17 +174,18 @@ def _word(value: float, levels: Sequence[tuple[float, str]], otherwise: str) -> 
     return next((word for limit, word in levels if value <= limit), otherwise)
 
 
-# Scores of pure noise: C classes with n samples each in d dimensions, all drawn from one isotropic
+# Metrics of pure noise: C classes with n samples each in d dimensions, all drawn from one isotropic
 # normal distribution. With few samples in many dimensions every sample pulls its class mean towards
 # itself, so that noise looks collapsed.
 
 
 def noise_nc1_trace_pinv(num_classes: int, per_class: float, dim: int) -> float:
-    r"""Return the mean of `nc1_trace_pinv` under noise.
+    r"""Return the mean of `nc1_trace_pinv` for features that are noise, without class structure.
 
-    The centred means are Gaussian with variance 1/n and independent of $\Sigma_W$, whose mean is
-    (1 - 1/n) I. So the mean is $(n-1)\,E\operatorname{tr}W^{-1}$ of a Wishart matrix W with
-    max(C - 1, d) degrees of freedom in min(C - 1, d) dimensions; inf where that has no mean.
+    All features are drawn from one standard normal distribution in d dimensions, n in each of C
+    classes. The centred means are Gaussian with variance 1/n and independent of $\Sigma_W$, whose
+    mean is (1 - 1/n) I. So the result is $(n-1)\,E\operatorname{tr}A^{-1}$ for a Wishart matrix A
+    with max(C - 1, d) degrees of freedom in min(C - 1, d) dimensions; inf if this mean is infinite.
 
     >>> round(noise_nc1_trace_pinv(10, 4, 2000), 5)
     0.01357
@@ -188,7 +195,7 @@ def noise_nc1_trace_pinv(num_classes: int, per_class: float, dim: int) -> float:
 
 
 def noise_nc1_trace_ratio(num_classes: int, per_class: float) -> float:
-    """Return `nc1_trace_ratio` under noise or shuffled labels, as a ratio of means.
+    """Return tr Σ_W / tr Σ_B for noise or shuffled labels: the ratio of the means of both traces.
 
     >>> noise_nc1_trace_ratio(10, 10)
     10.0
@@ -197,13 +204,14 @@ def noise_nc1_trace_ratio(num_classes: int, per_class: float) -> float:
 
 
 def noise_ncc_accuracy(num_classes: int, per_class: float, dim: int) -> float:
-    r"""Return the approximate mean of `nc4_ncc_accuracy` under noise.
+    r"""Return the approximate mean of `nc4_ncc_accuracy` for features that are noise.
 
     $$E_a\,\Phi\Bigl(\frac{\sqrt{d/n}+s_a a}{s_b}\Bigr)^{C-1},\quad
       s_a^2=1-\tfrac1{2n},\ s_b^2=1+\tfrac1{2n}$$
 
-    It follows from the normal limit of the differences of squared distances, which are 2d/n on
-    average.
+    Here n is the number of samples of a class and a is standard normal. A sample is nearer to its
+    own class mean than to another one by 2d/n in squared distance on average; for large d the
+    differences of squared distances are approximately normal.
 
     >>> round(noise_ncc_accuracy(10, 4, 2000), 6), round(noise_ncc_accuracy(2, 1e9, 2), 2)
     (1.0, 0.5)
@@ -306,7 +314,7 @@ def _network_outputs(moments: ClassMoments) -> str:
 
 
 def _uneven_classes(moments: ClassMoments) -> str:
-    """Warn that ideal values for equal classes do not hold for unequal ones."""
+    """Warn if classes are so uneven that they need not reach the values at collapse."""
     most, least = int(moments.counts.max()), int(moments.counts.min())
     if most < UNEVEN * least:
         return ""
@@ -332,7 +340,7 @@ def _unreachable_cosines(moments: ClassMoments, values: Values) -> str:
 # Rounding
 
 TINY = 1e-120
-"""Size of features below which the squares of their spreads underflow."""
+"""If features are smaller than this, the squares of their spreads underflow."""
 SMALLEST_STEP = 2.0**-1074
 """Spacing of the smallest float64 numbers."""
 CENTRED = ("centred_min_intra", "centred_mean_intra", "centred_max_inter", "centred_mean_inter")
@@ -362,9 +370,10 @@ class RoundingError(NamedTuple):
         affected = [name for name in self.metrics if values.get(name) is not None]
         if not self.error >= DOUBTFUL or not affected:
             return ""
-        size = f"have a relative error of about {self.error:.1g}"
-        size = size if self.error < 1 else "are rounding errors"
-        return f"{', '.join(affected)} {size}, because {self.cause}."
+        names = ", ".join(affected)
+        if self.error >= 1:
+            return f"{names}: only rounding errors, because {self.cause}."
+        return f"{names}: relative error of about {self.error:.1g}, because {self.cause}."
 
 
 def rounding_warnings(view: View, values: Values) -> list[str]:
@@ -442,12 +451,12 @@ def _weight_errors(view: View) -> list[RoundingError]:
 
 
 def _ratio(error: float, size: float) -> float:
-    """Return a relative error, or 0 where the size is zero and the metric has no value."""
+    """Return error / size; 0 for a size of 0, where the metric has no value anyway."""
     return error / size if 0 < size < math.inf else 0.0
 
 
 def _spread_underflow(moments: ClassMoments, values: Values) -> list[str]:
-    """Warn if squares underflow: of all features, or of classes far smaller than the others."""
+    """Warn if squared features underflow, in all classes or in those with far smaller features."""
     affected = _of_measurement((*SQUARES, "nc1_within_variation"), values)
     if 0 < moments.size < TINY or not float(moments.variances.sum()) < TINY**2:
         return _feature_underflow(moments.size, affected)
@@ -462,7 +471,7 @@ def _spread_underflow(moments: ClassMoments, values: Values) -> list[str]:
 
 
 def _of_measurement(metrics: Sequence[str], values: Values) -> str:
-    """Return the names of those metrics that the measurement has, with or without a value."""
+    """Return the names of the metrics that were measured, even if their value is None."""
     return ", ".join(name for name in metrics if name in values)
 
 

@@ -223,7 +223,7 @@ def _title(row: Row) -> str:
 
 
 def _measured(rows: Sequence[Row]) -> list[Metric]:
-    """Return the metrics that some row has, in groups."""
+    """Return the metrics with a value in at least one row, sorted by group."""
     known = every_metric().values()
     groups = list(dict.fromkeys(metric.group for metric in known))
     present = [metric for metric in known if any(row.get(metric.name) is not None for row in rows)]

@@ -12,6 +12,7 @@ from nclab import metrics
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.diagnosis import (
+    UNEVEN,
     contradictions,
     reference_rounding_warnings,
     rounding_warnings,
@@ -38,14 +39,12 @@ UNDEFINED = {
 REFERENCE_ERROR_UNKNOWN = "the sampling error of the reference is unknown"
 NO_REFERENCE_SPREAD = "undefined: the reference has no spread to compare with"
 FEWEST_CLASSES = 20
-"""Smallest number of classes for which every table shows groups of classes."""
-UNEVEN = 5
-"""Ratio of the largest to the smallest class from which tables show groups of classes."""
+"""Tables show groups of classes if there are at least this many and their sizes are `UNEVEN`."""
 
 
 @dataclass
 class RareClasses:
-    """Classes with too few samples, which are left out between the first and second pass."""
+    """Classes with too few samples, which are removed from the sums after the first pass."""
 
     classes: Tensor
     """(k,) class numbers in increasing order."""
@@ -57,7 +56,8 @@ class RareClasses:
     means: Tensor | None = None
     """(k, d) class means; None if their rows were never counted."""
     scatter: Tensor | None = None
-    """(d, d) scatter around these means, which the second pass sums; None if it is not needed."""
+    """(d, d) scatter of their samples around these means, added up in the second pass; None if the
+    measurement keeps no scatter."""
 
     @classmethod
     def among(cls, counts: Tensor, min_count: int) -> "RareClasses | None":
@@ -71,7 +71,7 @@ class RareClasses:
             return None
         if int((counts >= min_count).sum()) < 2:
             raise DataError(
-                f"Expected 2 classes with min_count={min_count} samples, the largest has "
+                f"Expected at least 2 classes with min_count={min_count} samples, the largest has "
                 f"{int(counts.max())}. Use more data, or a smaller min_count."
             )
         return cls(classes, int(counts[classes].sum()), min_count)
@@ -80,9 +80,10 @@ class RareClasses:
     def removed_from(
         cls, moments: ClassMoments, logits: LogitStatistics | None, min_count: int, *, scatter: bool
     ) -> "RareClasses | None":
-        """Find the rare classes and subtract them from the sums.
+        """Find the rare classes, and remove their samples from `moments` and `logits`.
 
-        With `scatter` the second pass sums their scatter, to subtract it afterwards.
+        The d x d scatter of the moments still contains them. If `scatter` is true, `filter` adds up
+        their part in the second pass, so that it can be subtracted.
         """
         rare = cls.among(moments.counts, min_count)
         if rare is None:
@@ -102,7 +103,7 @@ class RareClasses:
     def filter(
         self, rows: Tensor, labels: Tensor, predicted: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return a batch of the second pass without these classes; add their rows to `scatter`."""
+        """Return a batch of the second pass without these classes; add their part to `scatter`."""
         labels = labels.to(self.classes.device)
         index = torch.searchsorted(self.classes, labels).clamp_max(len(self.classes) - 1)
         is_rare = self.classes[index] == labels
@@ -127,7 +128,7 @@ class RareClasses:
 
 
 class Extras(NamedTuple):
-    """Optional metrics with the statistics they need, classes that were left out, and names."""
+    """Optional parts of a measurement: extra metrics, rare classes, and names of classes."""
 
     metrics: tuple[Metric, ...] = ()
     rare: RareClasses | None = None
@@ -231,7 +232,7 @@ def view_of(
     logits: LogitStatistics | None,
     second_pass: SecondPass | None,
 ) -> View:
-    """Return the statistics of the classes with samples, from which metrics are computed."""
+    """Return a `View` of these statistics, without the classes that have no samples."""
     classes = (moments.counts > 0).nonzero().flatten()
     if moments.missing and len(classes) >= 2:
         moments = moments.select(classes)
@@ -298,7 +299,8 @@ def _cautions(moments: ClassMoments) -> list[str]:
         )
     if singles := int((moments.counts == 1).sum()):
         cautions.append(
-            f"{counted(singles, 'class')} with a single sample: no spread, collapsed or not."
+            f"{counted(singles, 'class')} with a single sample, whose spread is 0 with or without "
+            "collapse."
         )
     if not moments.centred_means.any():
         cautions.append("All class means coincide: the features do not separate the classes.")
@@ -325,5 +327,5 @@ def with_reference(collapse: Collapse, reference_pass: ReferencePass) -> Collaps
 
 
 def _listed(numbers: Sequence[int], names: Sequence[str] | None) -> str:
-    """Return the first classes of a warning, by name if they have names."""
+    """Return a text that lists the first classes, by name if they have names."""
     return listed(numbers if names is None else [names[number] for number in numbers])

@@ -13,7 +13,7 @@ DIGITS = 4
 """Decimal digits of the coordinates."""
 GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 TINY = 1e-7
-"""Relative strength below which a direction of the means is rounding."""
+"""Directions in which the class means vary less than this, relatively, are rounding errors."""
 
 
 def geometry(
@@ -80,9 +80,10 @@ def geometry(
 
 
 def vertices(classes: int) -> Tensor:
-    """Return the (C, 3) vertices K of a segment, triangle or tetrahedron, or points on a sphere.
+    """Return (C, 3) points K: a segment, triangle or tetrahedron for C = 2 to 4, else a sphere.
 
-    Columns are orthogonal to 1 and orthonormal; a segment and a triangle have zero columns.
+    The columns are orthogonal to the vector of ones and orthonormal, except that two columns are
+    zero for C = 2, and one for C = 3.
 
     >>> bool(torch.allclose(vertices(7).T @ vertices(7), torch.eye(3, dtype=torch.float64)))
     True
@@ -161,7 +162,7 @@ class PointSample:
         self.labels = torch.empty(0, dtype=torch.int64)
 
     def add(self, rows: Tensor, labels: Tensor, *, num_classes: int) -> None:
-        """Keep the newest rows of a batch; labels below 0 or from `points` on are skipped."""
+        """Keep the newest rows of a batch; skip labels below 0 and labels >= `points`."""
         per_class = max(1, self.points // max(1, num_classes))
         labels = labels.to("cpu", torch.int64)
         new = _newest(torch.where(labels < self.points, labels, -1), per_class)

@@ -43,7 +43,7 @@ class Cache:
         return self._bytes_left >= 0
 
     def release(self, size: int) -> None:
-        """Return the memory of batches that are not kept."""
+        """Make `size` reserved bytes available again."""
         self._bytes_left += size
 
 
@@ -104,7 +104,10 @@ class LayerStream:
     # First pass
 
     def start(self, dim: int, device: torch.device, *, logits: bool = False) -> None:
-        """Create empty sums; with `logits` also for a classifier that is known only later."""
+        """Create empty sums.
+
+        With `logits`, logits are summed although the classifier `head` is not known yet.
+        """
         if self.head is not None:
             self.head.check_dim(dim)
         size = 2 if self.num_classes is None else self.num_classes
@@ -145,7 +148,7 @@ class LayerStream:
         """Add a batch of the first pass.
 
         Args:
-            logits: outputs of the classifier in a training; otherwise `head` computes them.
+            logits: outputs of the classifier during training; otherwise `head` computes them.
             dtype: type in which the rows were computed, if that is not their own type.
             in_training: True while a model trains: rows with nan or infinity are skipped and
                 counted instead of raising an error, and nothing is kept for a second pass. The
@@ -257,7 +260,7 @@ class LayerStream:
             )
 
     def start_file(self) -> None:
-        """Count rows in error messages from here on, since another file begins."""
+        """Begin another file: error messages count its rows from 0."""
         self._rows_of_other_files = self.moments.rows_seen if self.started else 0
 
     def count_ignored(self, rows: int) -> None:
@@ -269,7 +272,7 @@ class LayerStream:
         if self.started and self.moments.total == 0 and self.moments.ignored:
             raise DataError(
                 f"Expected at least one sample, got none: all {self.moments.ignored} labels are "
-                f"the ignored {self.ignore_index}, or of padded tokens."
+                f"the ignored {self.ignore_index} or belong to padded tokens."
             )
         if not self.started or self.moments.total == 0:
             raise DataError("Expected at least one sample, got none. Check the data source.")
@@ -284,8 +287,8 @@ class LayerStream:
     def leave_out_rare(self, *, second_pass: bool = True) -> None:
         """Leave out classes with fewer than `min_count` samples, after the first pass.
 
-        Other data instead follow the classes of their reference. The second pass subtracts the
-        rare classes from the d x d scatter; without a `second_pass` the scatter is dropped.
+        Data with a reference keep all classes of the reference. The second pass subtracts the rare
+        classes from the d x d scatter; without a `second_pass` the scatter is dropped.
         """
         min_count = self.options.min_count
         if min_count is None or self._reference is not None:
@@ -393,7 +396,7 @@ class LayerStream:
             self.logits.load_sums(logits)
 
     def leave_out(self, rare: RareClasses) -> None:
-        """Report these classes as left out; until now their rows were counted as ignored."""
+        """Report these classes as left out. Their rows no longer count as ignored."""
         self._rare = rare
         self.moments.ignored -= rare.samples
 
@@ -454,7 +457,7 @@ class LayerStream:
 
 
 def _added(total: Summed | None, part: Summed, sums: State) -> Summed:
-    """Load the sums of a part into an empty stream, and return the total with the part added."""
+    """Load `sums` into the empty stream `part`, and return `total` after adding `part`."""
     part.load_sums(sums)
     if total is None:
         return part
@@ -480,7 +483,7 @@ class DistributedData:
     def over(
         cls, process_group: ProcessGroupChoice, options: MeasureOptions | None = None
     ) -> "DistributedData | None":
-        """Return the data shared with other processes of the group; None without others."""
+        """Return the group of processes that share the data; None if this process is alone."""
         if isinstance(process_group, str):
             if process_group != "local":
                 raise DataError(
@@ -533,7 +536,10 @@ class DistributedData:
             )
 
     def _states(self, state: Sequence[int]) -> Tensor:
-        """Return the (processes, 3) states after a pass; raise if a process failed."""
+        """Send three numbers to all processes, and return the (processes, 3) numbers of all.
+
+        The first number is READY or FAILED; raise if a process sent FAILED.
+        """
         states = self.ranks.gather(state)
         failed = (states[:, 0] == FAILED).nonzero().flatten().tolist()
         if failed:

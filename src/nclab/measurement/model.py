@@ -68,7 +68,7 @@ def measure(
 
     Finds the classifier, which is the last linear map that produces the logits, and measures the
     features that it reads. With `layers="all"` measures the inputs of all weight layers, and with
-    names the outputs of those modules (`"name.input"` for an input, `"name#2"` for the result of
+    names the outputs of those modules (`"name.input"` for an input, `"name#2"` for the output of
     the second call). All layers come from one forward pass per batch, in evaluation mode and
     without gradients. Mode, hooks, gradients and random states are restored afterwards. Batches
     are (inputs, labels) or mappings with `labels`. Causal language models get the labels of the
@@ -93,8 +93,8 @@ def measure(
             classes without samples.
         second_pass: False for the metrics of one pass only.
         reference: an earlier report whose class means these data are compared with.
-        class_names: in the order of the class numbers, for tables and pictures; with names,
-            labels may be names as well.
+        class_names: names in the order of the class numbers, for tables and pictures. Labels may
+            then be names as well.
         metrics: "all" or names of `nclab.metrics.catalogue.EXTRAS`, as for `measure_features`.
         intervals: 95 % intervals by a jackknife over groups of samples, as for `measure_features`.
         process_group: processes of torch.distributed that share the data, by default all;
@@ -203,7 +203,7 @@ class Measurement:
     def _second_pass(
         self, loader: Iterable[Any], streams: Sequence[LayerStream], repeatable: bool
     ) -> bool:
-        """Make the second pass; return False if a layer needed a loader that was used up."""
+        """Make the second pass; return False if it needs a loader that can be read only once."""
         distributed = self._distributed
         again = [stream for stream in streams if not stream.cached]
         with self._failure_reported():
@@ -222,7 +222,7 @@ class Measurement:
 
     @contextmanager
     def _failure_reported(self) -> Iterator[None]:
-        """Make a pass that fails here fail in all processes, which would otherwise wait."""
+        """Tell the other processes if a pass fails in this process; they would wait for it."""
         try:
             yield
         except Exception:
@@ -287,7 +287,7 @@ class Measurement:
             self._with_hint(partial(stream.require_classes, allow_missing=allow_missing))
 
     def _with_hint(self, check: Callable[[], None]) -> None:
-        """Run a check, and add to its error that the classifier may be the wrong module."""
+        """Run a check; add to its error the hint that nclab may have found the wrong classifier."""
         try:
             check()
         except DataError as error:
@@ -344,9 +344,9 @@ class Measurement:
         return labels
 
     def _model_loss(self, raw: Any, batch: Batch, output: Any) -> float | None:
-        """Return the model's own loss on the first batch, if the model takes labels.
+        """Return the model's own loss on the first batch; None if it is unknown.
 
-        Apply its label shift and padding rule from then on.
+        Apply the model's label shift and padding rule from then on.
         """
         layers = self.layers
         if layers.classifier is None or layers.labels != "auto":
@@ -370,7 +370,8 @@ class Measurement:
         return loss.loss
 
     def _wants_labels(self, batch: Batch, output: Any) -> bool:
-        """Whether the model accepts labels and returns the logits of all tokens only with them."""
+        """Whether the model must be called with labels: without them it accepted the batch, but
+        returned logits for other positions than the labelled ones."""
         labels = batch.labels
         if self._passes_labels or self._label_parameter is None or labels.ndim < 2:
             return False
@@ -425,9 +426,9 @@ def _first_input(batch: Batch) -> Any:
 
 
 def label_parameter(model: nn.Module, batch: Batch) -> tuple[str | None, bool]:
-    """Return the parameter of the forward pass for labels, and whether it is required.
+    """Return the name of the model's parameter for labels, and whether it is required.
 
-    None if there is no such parameter, or if the batch fills it.
+    The name is None if the forward pass has no such parameter or the batch already contains it.
     """
     try:
         form = signature(model.forward)

@@ -140,9 +140,10 @@ class ModelLayers:
         return None if self.classifier is None else Head.checked(*self.classifier.read(), None)
 
     def features(self, layer: MeasuredLayer, recorder: Recorder, output: Any) -> Tensor | NoRows:
-        """Return the rows of a layer as the classifier reads them.
+        """Return the (rows, d) features of a layer.
 
-        These may be the rows of one position, or normalised rows.
+        If the classifier reads the layer, these are its inputs: perhaps those at one position of
+        each sample, perhaps divided by their norms.
         """
         rows = recorder.rows.get(layer.point, NoRows("it was not called for this batch"))
         if isinstance(rows, NoRows) or not layer.is_last or self.classifier is None:
@@ -159,7 +160,8 @@ class ModelLayers:
     def _selected(
         self, head: Classifier, features: Tensor, recorder: Recorder, output: Any
     ) -> Tensor | NoRows:
-        """Return the rows of the positions whose logits are the model's output."""
+        """Return for each sample the features at the position whose logits the model returns, or
+        their mean if the model averages over positions."""
         assert head.output is not None
         logits = as_column(Outputs.of(output).tensors[head.output].detach())
         if head.selection == "mean":
@@ -239,7 +241,10 @@ class ModelLayers:
         mask: Any,
         keep: Tensor | None = None,
     ) -> Tensor:
-        """Return the (rows, d) features of a batch, in the layout of `module`; may raise NoRows."""
+        """Return the (rows, d) features of a tensor that `module` reads or returns.
+
+        Raise `NoRows` if the tensor does not fit the labels.
+        """
         layout, sequence_first = None, self._sequence_first
         if sequence_first and not tensor.is_nested and tensor.ndim == 3:
             layout = is_sequence_first(tensor, labels, module)
@@ -263,7 +268,7 @@ class ModelLayers:
         With `keep` the tensors of the traced pass are kept for `find`.
         """
         if points is not None:
-            # The positions that are used are found among all positions.
+            # `features` needs all positions to find the one that the model uses.
             all_positions, head = list[Point](), self.classifier
             if head is not None and head.selection != "rows":
                 all_positions = [layer.point for layer in self.measured if layer.is_last]
@@ -327,7 +332,7 @@ class ModelLayers:
         recorder.forget()  # releases the tensors of this pass
 
     def _time_first(self, calls: list[Call], labels: Tensor) -> bool:
-        """Whether labels are (T, B), as the tensors of layers that read (T, B, d)."""
+        """Whether labels are (T, B), because a layer with `batch_first=False` reads (T, B, d)."""
         for call in calls:
             source = call.source
             first = getattr(call.module, "batch_first", True) is False
@@ -336,8 +341,9 @@ class ModelLayers:
             if labels.shape[0] == labels.shape[1] == source.shape[0] and self.labels == "next":
                 size = tuple(labels.shape)
                 raise DataError(
-                    f"Expected different numbers of sequences and tokens in the first batch for "
-                    f"labels='next', since {call.name} reads (T, B); got labels of shape {size}."
+                    f"Expected different numbers of sequences and tokens in the first batch, got "
+                    f"labels of shape {size}. With labels='next' their order must be known, since "
+                    f"{call.name} reads tokens as (T, B)."
                 )
             if source.shape[:2] == labels.shape:
                 return True
@@ -346,14 +352,14 @@ class ModelLayers:
     def _input_of_classifier(self, reads: FoundLayer, calls: list[Call]) -> FoundLayer:
         """Return the layer that the classifier reads.
 
-        For a given classifier whose input was not found this is the last named layer.
+        If the input of a given classifier is unknown, return the last of the named layers.
         """
         if reads.name or reads.identity is not None:
             return reads
         if not self._named:
             raise ModelError(
-                "Expected a classifier that gives the model's output, but it does not give that "
-                "output for the input or output of any module. Name the layer that it reads: "
+                "Expected a module whose input or output the given classifier turns into the "
+                "model's output, found none. Name the layer that the classifier reads: "
                 "layers=['name']."
             )
         layers = [_named_layer(name, point, calls) for name, point in self._named]
@@ -367,7 +373,8 @@ class ModelLayers:
         output: Any,
         recorder: Recorder,
     ) -> Tensor | NoRows:
-        """Return the rows of a layer that was not recorded while the pass was traced."""
+        """Return the rows of a layer without recorded rows: those of `tensor`, its value in the
+        traced pass, or of the model's output."""
         module = self.model
         if not layer.point.module:
             tensor = first_tensor(output)
@@ -405,7 +412,10 @@ def _averages_positions(classifier: Classifier, outputs: Outputs, batch: Batch) 
 
 
 def _all_positions(classifier: Classifier, layer: FoundLayer, recorder: Recorder) -> Tensor:
-    """Return the classifier's input at all positions, and record its logits for `features`."""
+    """Return the classifier's input at all positions.
+
+    Also record its logits at all positions, from which `features` selects the position.
+    """
     read, logits = classifier.tensor, classifier.result
     assert read is not None
     recorder.dtypes[layer.point] = read.dtype
@@ -423,7 +433,7 @@ def _reads_one_position(module: nn.Module) -> bool:
 
 
 def _named_layer(name: str, point: Point, calls: list[Call]) -> tuple[int, FoundLayer]:
-    """Return when the forward pass reached a layer, and the layer."""
+    """Return the time at which the forward pass reached a layer (0 if never), and the layer."""
     for call in calls:
         if (call.name, call.index) == (point.module, point.call):
             if point.side == "input":

@@ -26,7 +26,7 @@ GROUPS = 10
 """Default number of groups of the jackknife."""
 FEWEST_GROUPS, MOST_GROUPS = 5, 1000
 MOST_CLASSES = 2**24
-"""Largest number of classes for which labels are counted before the pass."""
+"""Largest number of classes for which all labels are counted before the first pass."""
 
 Reference = Collapse | ClassMoments
 """Training data whose class means other data are compared with."""
@@ -59,7 +59,7 @@ class MeasureOptions:
     groups: int = 0
     """Groups of the jackknife for intervals; 0 for no intervals."""
     all_residuals: bool = False
-    """Whether to keep sums of the classifier's probabilities also for many classes."""
+    """Whether to keep the C x C residual sums of `LogitStatistics` for more classes than usual."""
 
     @classmethod
     def checked(
@@ -104,7 +104,7 @@ class MeasureOptions:
 
     @property
     def missing_allowed(self) -> bool:
-        """Whether classes may lack samples: `min_count` allows it, or a reference has them."""
+        """Whether classes may lack samples, because of `min_count` or a reference."""
         return self.reference is not None or self.min_count is not None
 
     def class_count(self, head: "Head | None") -> int | None:
@@ -235,7 +235,7 @@ def check_count(names: tuple[str, ...] | None, count: int | None, kind: str) -> 
 
 
 def check_labels(names: tuple[str, ...] | None, labels: Tensor, ignore_index: int | None) -> None:
-    """Raise if a label has no name. Other faults of labels are reported by the measurement."""
+    """Raise if a label has no name. Other errors in labels raise during the measurement."""
     numeric = not (labels.dtype.is_floating_point or labels.dtype.is_complex)
     if names is None or not numeric or not labels.numel():
         return
@@ -248,7 +248,10 @@ def check_labels(names: tuple[str, ...] | None, labels: Tensor, ignore_index: in
 
 
 def require_known_classes(labels: Tensor, classes: int | None, ignore_index: int | None) -> None:
-    """Raise for absent classes before the pass, which reports other faults of labels."""
+    """Raise if one of `classes` classes, by default up to the largest label, has no samples.
+
+    Called before the first pass, to raise early. Other errors in labels raise during the pass.
+    """
     if labels.dtype.is_floating_point or labels.dtype.is_complex:
         return
     used = labels if ignore_index is None else labels[labels != ignore_index]
@@ -334,7 +337,7 @@ def _finite_array(values: Any, name: str, shape: str, *, ndim: int) -> Tensor:
 
 
 def reject_one_hot(labels: Tensor, error: Exception | None = None) -> None:
-    """Raise if labels look like one-hot rows, after `error` if the model raised one."""
+    """Raise if labels look like one-hot rows; the message begins with that of `error`, if given."""
     if labels.ndim < 2 or labels.shape[-1] < 2:
         return
     if not labels.is_floating_point():

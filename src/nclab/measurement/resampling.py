@@ -6,7 +6,7 @@ pass uses the means without g. So an interval describes new samples of the same 
 proportions, for the same trained network.
 
 With intervals, a measurement does the work of its first pass twice and that of its second pass G
-times. It keeps the moments of two sets of G groups in memory.
+times. It keeps up to 2 G `ClassMoments` in memory.
 """
 
 import copy
@@ -31,7 +31,8 @@ Kind = TypeVar("Kind", ClassMoments, LogitStatistics)
 
 LEVEL = 0.95
 FEW = 10
-"""Number of errors, or of hits, below which a share gets an exact binomial interval."""
+"""A share of samples gets an exact binomial interval if fewer than this many samples are right, or
+fewer than this many are wrong."""
 SHARES = {metric.name for metric in METRICS if metric.group == "NC4"} | {"accuracy"}
 """Metrics that are shares of the samples."""
 EXTREME = "it is a smallest or largest value, for which a jackknife is not valid"
@@ -40,8 +41,8 @@ SINGLE = "a class has a single sample"
 OTHER_ORDER = "the second pass had the samples in another order; do not shuffle the loader"
 BIASED = "its finite-sample bias is too large for its distance from collapse; use more samples"
 MOST_BIAS = 0.25
-"""Bias as a share of the distance from collapse above which there is no interval. If noise is as
-large as the true distance, then sqrt(truth^2 + noise^2) has this bias."""
+"""A metric has no interval if its bias is more than this share of its distance from collapse. A
+measured distance sqrt(truth^2 + noise^2) has about this bias if noise and truth are equal."""
 
 
 def jackknife(value: float, left_out: Sequence[float]) -> Interval:
@@ -50,8 +51,9 @@ def jackknife(value: float, left_out: Sequence[float]) -> Interval:
     $$\theta - b \pm t_{G-1}\sqrt{\tfrac{G-1}G\sum_g(\theta_{(g)}-\bar\theta)^2},\quad
       b=(G-1)(\bar\theta-\theta)$$
 
-    Exact for a mean of normal numbers in equal groups, and correct to first order for other smooth
-    functions of means. The bias b of order 1/N is subtracted.
+    $\theta_{(g)}$ are the values without group g, $\bar\theta$ is their mean, and $t_{G-1}$ is the
+    97.5 % quantile of Student's distribution. Exact for a mean of normal numbers in equal groups,
+    and correct to first order for other smooth functions of means.
 
     >>> low, high, bias = jackknife(2.0, [2.5, 2.0, 1.5])  # the mean of 1, 2 and 3
     >>> round(low, 6), round(high, 6), bias
@@ -82,9 +84,9 @@ def share_interval(hits: int, total: int) -> Interval:
 
 
 class GroupJackknife:
-    """The statistics of one layer without each of its groups of samples, for intervals.
+    """Statistics of one layer for intervals: G sets, each without one of G groups of samples.
 
-    `moments` are those of the whole layer, and have no samples yet.
+    `moments` are the moments of the whole layer, before the first sample is added.
     """
 
     def __init__(self, moments: ClassMoments, head: Head | None, options: MeasureOptions) -> None:
@@ -179,7 +181,7 @@ class GroupJackknife:
         return groups
 
     def _take_complements(self) -> None:
-        """Replace the statistics of each group by those of all other groups, once."""
+        """Replace the statistics of each group by those of all other groups, on the first call."""
         if self._complements:
             return
         self._complements = True
@@ -189,7 +191,10 @@ class GroupJackknife:
 
 
 def _all_but_one(parts: list[Kind]) -> list[Kind]:
-    """Return for each part the merge of all other parts, from prefixes and suffixes."""
+    """Return for each part the merge of all other parts.
+
+    Merges the parts before it with the parts after it, so that 3 G merges suffice for G parts.
+    """
     suffixes: list[Kind] = []
     for part in reversed(parts):
         suffixes.append(_merged(suffixes[-1], part) if suffixes else part)

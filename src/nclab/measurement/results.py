@@ -13,6 +13,7 @@ from torch import Tensor
 from nclab.errors import DataError, NclabError
 from nclab.measurement.display import strata_table
 from nclab.metrics.catalogue import BY_NAME, EXTRAS
+from nclab.metrics.nc1_variability import within_trace
 from nclab.statistics import ClassMoments, SecondPass
 from nclab.text import Printed
 from nclab.theory.certificates.certificate import Certificate
@@ -67,10 +68,11 @@ class OptimumDistance(NamedTuple):
 
     distance: TargetDistance
     weight_decay: tuple[float, float]
-    """Weight decays (λ_W, λ_H) whose optimum has these norms, if both penalties are equal."""
+    """Weight decays (λ_W, λ_H) of classifier and features for which this optimum is that of the
+    regularised loss."""
 
     def values(self) -> dict[str, float | None]:
-        """Return the scalars that rows, records and sinks keep, by name."""
+        """Return the distances by the names that tables and records use."""
         distance = self.distance
         return {
             "target_distance": distance.means,
@@ -101,7 +103,7 @@ class LayerResults:
     ignored: int
     """Number of rows skipped because their label is `ignore_index`."""
     bias_norm: float
-    """Norm of the classifier's bias around its mean; 0 without a bias."""
+    """Norm of the classifier's bias minus the mean of its entries; 0 without a bias."""
     values: Mapping[str, float | None]
     """Scalars by name, in the order of the tables. Each is also an attribute."""
     closest_pairs: tuple[ClassPair, ...]
@@ -214,8 +216,7 @@ class LayerResults:
             pairs=pairs,
         )
         shown = {name: getattr(self, name) for name in SHOWN_WITH_CERTIFICATE}
-        within = float((self.variances * self.counts).sum() / self.counts.sum())
-        shown["within_share"] = within / mean_square_norm(self)
+        shown["within_share"] = within_trace(self.moments) / mean_square_norm(self)
         return replace(certificate, measured=shown, count_aware=_count_aware(self, solve=pairs))
 
     def target(
@@ -227,9 +228,10 @@ class LayerResults:
     ) -> Target:
         """Return where this layer and its classifier should end, given counts, dimension and bias.
 
-        Without `weight_decay` the target has the measured norms. With the weight decay of the
-        classifier, that of the features is inferred: at an optimum both penalties are equal. Or
-        pass both as (weights, features). `options` are those of `nclab.target`.
+        Without `weight_decay` the target has the measured norms. Pass the weight decay of the
+        classifier, or both as (weights, features). If you pass one, that of the features follows
+        from the norms, because both penalties are equal at an optimum. `options` are those of
+        `nclab.target`.
 
         >>> import nclab
         >>> features, weight = [[2.0, 0.0], [-2.0, 0.0]], [[2.0, 0.0], [-2.0, 0.0]]
@@ -283,10 +285,11 @@ class LayerResults:
 
 
 def _count_aware(results: LayerResults, *, solve: bool) -> CountAwareBounds | None:
-    """Return what the mean loss over samples guarantees; None for equal counts.
+    """Return the guarantees that follow from the mean loss over samples, for unequal class counts.
 
-    With `solve` the bound comes from the optimum for these counts, otherwise from the network's own
-    probabilities.
+    With `solve` they follow from the distance to the optimum for these counts, otherwise from the
+    network's own probabilities. None for equal counts, where the other guarantees hold, and if the
+    probabilities were not kept.
     """
     if len(results.counts.unique()) == 1:
         return None
@@ -316,9 +319,9 @@ def _square_norm(results: LayerResults) -> float:
 
 
 def _feature_weight_decay(results: LayerResults, weight_decay: float) -> float:
-    """Return the weight decay of the features for which both penalties are equal.
+    """Return the weight decay of the features, given that of the classifier.
 
-    They are equal at an optimum.
+    At an optimum both penalties are equal: weight decay times squared norm of W, and of H.
     """
     rows, features = _square_norm(results), mean_square_norm(results) * results.samples
     if weight_decay and not min(rows, features) > 0:
@@ -330,20 +333,20 @@ def _feature_weight_decay(results: LayerResults, weight_decay: float) -> float:
 
 
 def _distance_to_optimum(results: LayerResults) -> OptimumDistance:
-    """Return the distance to the optimum; raise DataError where it is unknown or takes long.
+    """Return the distance to the optimum; raise DataError if it is unknown or takes long.
 
-    For equal counts the optimum has a closed form. For other counts the optima at some norms are
-    solved once for all measurements with these counts: at most 88 of them, mostly two to four.
+    For equal counts the optimum has a closed form. For other counts, optima are computed for some
+    norms, mostly two to four and at most 88, and kept for all measurements with these counts.
     """
     C = results.num_classes
     if results.weight is None or results.loss is None or results.beta is None:
         raise DataError("no classifier")
     if results.dim < C - 1:
-        raise DataError(f"d = {results.dim} is below C - 1, which needs a search: {ADVICE}")
+        raise DataError(f"for d = {results.dim} < C - 1 the optimum takes a long search: {ADVICE}")
     if C > MOST_CLASSES:
         raise DataError(f"more than {MOST_CLASSES} classes: {ADVICE}")
     counts = results.counts.cpu().double()
-    alpha = math.sqrt(float((results.class_alpha.square().cpu() * counts).sum() / counts.sum()))
+    alpha = math.sqrt(mean_square_norm(results))
     norms = (alpha, results.beta)
     if min(norms) <= 0:
         raise DataError("features or classifier are zero")
@@ -373,7 +376,8 @@ class Stratum(NamedTuple):
     most: int
     """Samples of the largest class."""
     within: float | None
-    """Variance within classes over tr Σ_B of all classes; None if every class has one sample."""
+    """Variance within these classes, divided by tr Σ_B of all classes; None if every class of the
+    group has one sample."""
     ncc_accuracy: float | None
     """Share of samples whose nearest class mean is that of their class."""
     accuracy: float | None

@@ -48,7 +48,7 @@ class Shard(ABC):
             done += len(rows)
             if done > len(labels):
                 raise DataError(
-                    f"Expected one label per row, got {len(labels)} for {done} or more."
+                    f"Expected one label per row, got {len(labels)} for {done} rows or more."
                 )
             yield rows, labels[done - len(rows) : done]
         if done != len(labels):
@@ -75,7 +75,7 @@ def open_shard(path: str | os.PathLike[str]) -> Shard:
 
 
 def find_shards(paths: Paths) -> list[Path]:
-    """Return the files of names, patterns and folders, each once, with `part-2` before `part-10`.
+    """Return the files for paths, patterns and folders, each once, with `part-2` before `part-10`.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -119,7 +119,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def is_pattern(path: Path) -> bool:
-    """Whether a path is a pattern that files match, rather than the name of a file."""
+    """Whether a path is a pattern such as "part-*.npz", and not the name of an existing file."""
     return any(letter in str(path) for letter in "*?[") and not path.exists()
 
 
@@ -206,7 +206,7 @@ class _Npy(Shard):
             )
         labels = self.path.with_name(self.path.name.replace("features", "labels"))
         if not labels.exists():
-            raise DataError(f"Expected its labels next to it in {labels.name}.")
+            raise DataError(f"Expected the labels in a file {labels.name} in the same folder.")
         return _class_numbers(_mapped(labels))
 
     def features(self) -> Iterator[Tensor]:

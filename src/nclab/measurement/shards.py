@@ -35,7 +35,7 @@ from nclab.statistics.checks import IGNORE_INDEX, as_labels
 TRIES = 3
 """How often a part is started if its process dies."""
 PRODUCTS = 2**34
-"""Products of rows and classes between two reports of progress: about a second."""
+"""Progress is reported after this many multiplications, about every second."""
 
 
 def measure_shards(
@@ -121,7 +121,7 @@ def measure_shards(
 
 
 def _opened(engine: Engine | str) -> AbstractContextManager[Engine]:
-    """Return a context with the engine, which disconnects from a cluster joined for it."""
+    """Return a context that yields the engine; its end closes a connection to a Ray cluster."""
     if engine == "ray":
         from nclab.engine.ray import Cluster
 
@@ -164,9 +164,10 @@ class Plan:
 
 
 def _read_labels(files: Sequence[Path], plan: Plan) -> tuple[Plan, dict[Path, int], dict[str, str]]:
-    """Return the plan for all files, the rows of each file, and the faults of files left out.
+    """Return a complete plan, the number of rows of each file, and unreadable file -> error.
 
-    Raise for files that cannot be read, absent classes and no samples.
+    Raise if a class is absent, there are no samples, or, without `plan.skip_bad`, a file cannot be
+    read.
     """
     options, ignored = plan.options, plan.options.ignore_index
     counts = torch.zeros(plan.num_classes or 0, dtype=torch.int64)
@@ -223,7 +224,7 @@ def _common_dim(files: Sequence[Path]) -> int | None:
 
 
 def _require_samples(total: int, bad: Mapping[str, str]) -> None:
-    """Raise if there are no samples, with the fault of a file that was left out."""
+    """Raise if there are no samples; the message contains the error of an unreadable file."""
     if not total and bad:
         fault = next(iter(bad.values()))
         raise DataError(f"Expected a shard that can be read, got none: {fault}")

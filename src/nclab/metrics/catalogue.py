@@ -135,14 +135,20 @@ METRICS: tuple[Metric, ...] = (
     Metric(metrics.alpha, "loss", None, "α, rms feature norm"),
     Metric(metrics.beta, "loss", None, "β, rms norm of classifier rows"),
     Metric(metrics.margin, "loss", None, "q_min, smallest logit margin", extreme=True),
-    Metric(metrics.normalised_margin, "loss", None, "margin / largest for the norms", extreme=True),
+    Metric(
+        metrics.normalised_margin,
+        "loss",
+        None,
+        "margin / its maximum for these norms",
+        extreme=True,
+    ),
 )
 """The metrics of every measurement, in the order of tables."""
 
 EXTRAS: tuple[Metric, ...] = (
-    Metric(metrics.nc2_gram_weights, "NC2", _zero, "distance of W Wᵀ to that of an ETF"),
+    Metric(metrics.nc2_gram_weights, "NC2", _zero, "distance of W Wᵀ from that of an ETF"),
     Metric(metrics.minority_cosine, "NC2", _simplex, "mean cosine of rows of small classes"),
-    Metric(metrics.nc3_gram, "NC3", _zero, "distance of logits of means to an ETF's"),
+    Metric(metrics.nc3_gram, "NC3", _zero, "distance of W Ṁᵀ from that of an ETF"),
     Metric(metrics.rankme, "rank", _classes_minus_one, "effective rank of the features", "scatter"),
     Metric(
         metrics.stable_rank_weights, "rank", _classes_minus_one, "stable rank of the classifier"

@@ -17,7 +17,7 @@ DOUBTFUL_INPUT = 0.05
 
 
 class Whitening(NamedTuple):
-    r"""A matrix X (d, r) with $X X^T = (\dot M^T \dot M)^\dagger$, for (C, d) centred means M.
+    r"""A (d, r) matrix X with $X X^T = (\dot M^T \dot M)^\dagger$, for (C, d) centred means Ṁ.
 
     The modes of the means are their right singular vectors. X contains the r modes whose singular
     values are above rounding errors.

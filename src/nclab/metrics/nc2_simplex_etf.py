@@ -231,15 +231,15 @@ def minority_cosine(moments: ClassMoments, weight: Tensor, classes: Classes = No
 
 
 def stable_rank_weights(weight: Tensor) -> float:
-    r"""Stable rank of the classifier: its squared norm divided by that of its largest direction.
+    r"""Stable rank of the classifier: squared Frobenius norm divided by squared spectral norm.
 
     $$\|W\|_F^2/\|W\|_2^2$$
 
     Range: [1, min(C, d)]; C - 1 at collapse. Rows are not centred.
     Invariant to: rotation, scale.
 
-    $\|W\|_2$ is the largest singular value. Costs a GEMM of C d min(C, d) and the eigenvalues of
-    the product.
+    The spectral norm $\|W\|_2$ is the largest singular value. Costs a GEMM with C d min(C, d)
+    multiplications, and the eigenvalues of the product.
 
     >>> stable_rank_weights(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
     1.25
@@ -258,7 +258,7 @@ def nc2_gram_weights(weight: Tensor) -> float:
     Range: [0, 2]; 0 at collapse. Rows are not centred.
     Invariant to: rotation, scale.
 
-    Costs a GEMM of C d min(C, d).
+    Costs a GEMM with C d min(C, d) multiplications.
 
     >>> round(nc2_gram_weights(torch.eye(4)), 6)
     0.517638

@@ -132,7 +132,7 @@ def nc3_gram(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> 
     Range: [0, 2]; 0 at collapse.
     Invariant to: rotation of both, scale of either, translation of the features.
 
-    Costs a GEMM of C d min(C, d).
+    Costs a GEMM with C d min(C, d) multiplications.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])

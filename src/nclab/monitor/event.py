@@ -248,7 +248,7 @@ class History:
         >>> history.series("cdnv")
         ([1], [2.0])
         """
-        # Rows from an older state have no event number; their steps distinguish them.
+        # Rows saved by older versions have no event number; the step replaces it.
         splits = self.splits
         split = split or (TRAIN if TRAIN in splits else next(iter(splits), TRAIN))
         rows = [row for row in self.rows if split_of(row) == split]
@@ -374,7 +374,7 @@ class MinorityCollapse:
             layer = collapse.layer or ""
             known = {classes for _, other, classes in event.fired if other == layer}
             for ratio, classes in _near_pairs(collapse, self.distance):
-                if classes not in known:  # one new pair of a layer at a time
+                if classes not in known:  # one new pair per layer and event
                     message = f"two class means merge: {ratio:.3g} of the typical distance"
                     yield Alarm("minority collapse", layer, classes, ratio, message)
                     break
@@ -446,7 +446,7 @@ def _farthest(
 def _near_pairs(collapse: Collapse, share: float) -> list[tuple[float, tuple[int, int]]]:
     """Return pairs of classes with near means and their relative distances, the nearest first."""
     size = collapse.num_classes
-    if size < 3:  # with two means there is no other distance to compare with
+    if size < 3:  # two means have only one distance, so nothing to compare
         return []
     means = collapse.moments.centred_means
     typical = math.sqrt(2 * size / (size - 1) * float(means.square().sum()) / size)  # rms of pairs

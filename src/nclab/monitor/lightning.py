@@ -140,7 +140,7 @@ class CollapseCallback(MonitorCallback, Callback):
         self._end_epoch(trainer)
         events, self._unlogged = self._unlogged, []
         for event in events:
-            several = trainer.world_size > 1  # Lightning asks for this although all values agree
+            several = trainer.world_size > 1  # without sync_dist=True Lightning would warn
             pl_module.log_dict(event.scalars(self.metrics), batch_size=1, sync_dist=several)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

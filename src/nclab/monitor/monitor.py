@@ -67,7 +67,7 @@ class Every:
     n: int
     unit: Unit = "epochs"
     window: int | None = None
-    """Number of steps that a measurement uses; None for all steps since the last measurement."""
+    """Number of steps whose batches a measurement uses; None for all since the last measurement."""
 
     def __post_init__(self) -> None:
         _check(self.unit, self.window)
@@ -139,10 +139,10 @@ def as_schedule(every: int | str | Schedule) -> Schedule:
     if isinstance(every, int) and not isinstance(every, bool):
         return Every(every)
     if isinstance(every, str):
-        words = re.fullmatch(r"(log|\d+) (epoch|step)s?", every.strip())
-        if words:
-            unit: Unit = "epochs" if words[2] == "epoch" else "steps"
-            return Logarithmic(unit=unit) if words[1] == "log" else Every(int(words[1]), unit)
+        match = re.fullmatch(r"(log|\d+) (epoch|step)s?", every.strip())
+        if match:
+            unit: Unit = "epochs" if match[2] == "epoch" else "steps"
+            return Logarithmic(unit=unit) if match[1] == "log" else Every(int(match[1]), unit)
     elif isinstance(every, Schedule):
         return every
     raise NclabError(
@@ -288,7 +288,7 @@ class Monitor:
         self._hooks = TrainingHooks(
             *(self._layers, self._take, self.class_names), ignore_index=ignore_index, most=rows
         )
-        self._sums: Mapping[str, Any] | None = None  # of a loaded state, until layers are found
+        self._sums: Mapping[str, Any] | None = None  # from a loaded state, until the first pass
         self._started = False
         self._batch_open = False
         self._batches = 0
@@ -310,7 +310,7 @@ class Monitor:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None and (self._batch_open or self._batches):
-            self.epoch_end()  # the loop was left early
+            self.epoch_end()  # the loop over batches ended early
         if error is None and self._hooks.unclaimed and not self._started and self.last is None:
             warnings.warn(
                 "The monitor measured nothing: the model was trained on batches that the monitor "
@@ -385,7 +385,7 @@ class Monitor:
             self._require_features()
         self._batches += 1
         self.steps = self.steps + 1 if number is None else number
-        counts = self.steps > 0  # with accumulated gradients the first batches make no step
+        counts = self.steps > 0  # 0 if the first gradients are only accumulated
         due = counts and self.schedule.unit == "steps" and self.schedule.due(self.steps)
         if due and self.steps != self._last_step:
             self._last_step = self.steps
@@ -395,7 +395,7 @@ class Monitor:
     def epoch_begin(self, *, batches: int | None = None) -> None:
         """Start an epoch of `batches` batches (None: unknown). `watch` calls this for you."""
         if (self._batch_open or self._batches) and not self._resumed:
-            self.epoch_end()  # the loop before was left early
+            self.epoch_end()  # the last loop over batches ended early
         self._resumed = False
         self._started = True
         self._length = batches
@@ -511,7 +511,7 @@ class Monitor:
         self._sums = None if self._layers.found else running
         self.steps, self.epochs, self._batches, self._last_step = counts
         self.alarms, self.history.rows[:] = alarms, history
-        self._resumed = True  # perhaps in the middle of an epoch
+        self._resumed = True  # the state may be from the middle of an epoch
 
     def _new_layers(self, layers: str | Sequence[str]) -> ModelLayers:
         return ModelLayers(

@@ -179,7 +179,7 @@ class TrainingHooks:
         self._chosen: RowSelection | None = None
         self._handles: list[RemovableHandle] = []
         self._recorder: Recorder | None = None
-        self._inputs: Batch | None = None  # of the traced pass
+        self._inputs: Batch | None = None  # arguments of the first pass
 
     def listen(self) -> None:
         """Count forward passes in training mode before the first call of `expect`."""
@@ -197,7 +197,7 @@ class TrainingHooks:
             self.remove()
             self._install()
         elif self._recorder is not None:
-            self._recorder.pause()  # the last pass may have failed
+            self._recorder.pause()  # still active if the last pass raised an error
         self._expected = labels
         self._reading = None
 
@@ -245,8 +245,8 @@ class TrainingHooks:
             if callable(expected):
                 expected = BatchLabels.checked(*expected(args, kwargs), self.names)
             self._reading = expected
-        # Otherwise the model is called inside its own call, as by trainers whose forward pass is a
-        # training step: the inner call is the pass to read.
+        # Otherwise the model calls itself, as in trainers whose forward pass is a training step.
+        # The inner call is the pass to read.
         if self._reading is None:
             if self._recorder is not None:
                 self._recorder.pause()
@@ -273,7 +273,7 @@ class TrainingHooks:
         if batch is None:
             self._finish(recorder, labels, output)
             return
-        self.remove()  # the traced pass is over: find the layers, then install hooks there
+        self.remove()  # find the layers from the first pass, then install hooks there
         with reading_weights(model):
             self.layers.find(recorder, batch, output)
             loss = self._model_loss(model, batch, output)
@@ -335,7 +335,7 @@ class TrainingHooks:
         self.passes += 1
         chosen, self._chosen = self._chosen, None
         keep = None
-        if chosen is None:  # the traced pass, which read all rows
+        if chosen is None:  # in the first pass, which reads all rows
             chosen = self._choose(labels)
             classes, keep = chosen.classes.clone(), chosen.keep
         elif chosen.keep is None:

@@ -1,9 +1,9 @@
-"""How records become bytes: lines of JSON and files of JSON, both with checksums.
+"""Encoding of records: lines of JSON in a journal and files of JSON, both with checksums.
 
 A line of a journal ends with its number, its length and a CRC-32; a JSON file ends with its length
 and a CRC-32. Both are still plain JSON. The number shows a reader which lines are missing, repeated
 or out of order, so that all intact lines after a damaged one can still be trusted. The CRC-32 of a
-line starts from the identity of its run, so that a line of another run does not match.
+line also covers the identity of its run, so that a line copied from another run does not match.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 from nclab.errors import RecordError
 
 MAX_LINE_BYTES = 1 << 26
-"""Longest line of a journal; nclab writes none that is longer, and reads none."""
+"""Longest line that nclab writes to a journal or reads from it."""
 CHECKSUM_SCHEMA: int = 2
 """First schema whose lines and files carry checksums."""
 CHECKSUM = "check"
@@ -24,13 +24,13 @@ CHECKSUM = "check"
 _LINE_END = re.compile(rb',"check":"([1-9][0-9]*)-([1-9][0-9]*)-([0-9a-f]{8})"\}\n?\Z')
 _FILE_END = re.compile(rb',\n *"check": "([1-9][0-9]*)-([0-9a-f]{8})"\n\}\n?\Z')
 _MAX_END_BYTES = 80
-"""Longest possible match of the two patterns."""
+"""Length of the longest text that matches `_LINE_END` or `_FILE_END`."""
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """Return the line of a record: its kind first, numbers that are not finite as null.
+    """Return a record as a line of JSON that starts with its kind; nan and infinity become null.
 
     >>> encode({"step": 3, "kind": "note", "loss": float("nan")})
     b'{"kind":"note","step":3,"loss":null}\\n'
@@ -44,7 +44,7 @@ def encode(record: Mapping[str, Any]) -> bytes:
 
 
 def decode(line: bytes) -> dict[str, Any] | None:
-    """Return the record of a line without its checksum, or None if the line is not a record.
+    """Return the record in a line, without its checksum; None if the line is not a record.
 
     >>> decode(b'{"kind":"note","step":3}'), decode(b'{"kind":"no'), decode(b"3")
     ({'kind': 'note', 'step': 3}, None, None)
@@ -99,7 +99,9 @@ def to_plain(value: Any, *, path: str = "") -> Any:
 
 
 def require_json(value: Any, *, name: str) -> Any:
-    """Return the value as JSON gives it back; raise if it has no exact form, such as NaN.
+    """Return the value after writing it as JSON and reading it back: tuples become lists.
+
+    Raise if JSON cannot represent the value, such as nan or a function.
 
     >>> require_json({"rates": (0.1, 0.2)}, name="config")
     {'rates': [0.1, 0.2]}
@@ -113,7 +115,7 @@ def require_json(value: Any, *, name: str) -> Any:
 
 
 def add_checksum(body: bytes, number: int, identity: str = "") -> bytes:
-    """Return a line of a journal with its number, its length and its CRC-32.
+    """Return a line for a journal: the record with the line's number, length and CRC-32 added.
 
     >>> add_checksum(b'{"kind":"note"}', 3)
     b'{"kind":"note","check":"3-15-0fa5ec52"}\\n'
@@ -146,10 +148,11 @@ def check_line(line: bytes, identity: str = "") -> int | None:
 
 
 def _line_checksum(body: bytes, header: bytes, number: int, identity: str) -> int:
-    """Return the CRC-32 of a line, started from the CRC-32 of the identity of its run.
+    """Return the CRC-32 of a line, with the CRC-32 of the identity of its run as start value.
 
-    Equal bytes with different starts never have equal checksums. The first line starts from 0: it
-    holds the identity, and a reader who does not know the identity must be able to check it.
+    Equal lines with different start values never have equal checksums. The start value of the
+    first line is 0: it holds the identity, and readers that do not know it must be able to check
+    the line.
     """
     start = zlib.crc32(identity.encode("utf-8", "surrogatepass")) if number > 1 else 0
     return zlib.crc32(header, zlib.crc32(body, start))

@@ -1,7 +1,7 @@
 """The journal of a run: lines with checksums, one writer, any number of readers.
 
 Lines are appended one by one. A line that a killed writer left incomplete is removed when the next
-writer opens the journal. Readers skip damaged lines and say so.
+writer opens the journal. Readers skip damaged lines with a warning.
 """
 
 import contextlib
@@ -37,10 +37,13 @@ Record = dict[str, Any]
 _OLD_HEADING = b'{"kind":"start","schema":1}'
 """First line of the journals of nclab 0.1.0, whose lines have no checksums."""
 _COMPARED_BYTES = 256
-"""Bytes before the reader's position by which it notices that a journal was cut and grew again."""
+"""Number of bytes before the reader's position that the reader compares at each call.
+
+If they have changed, the run was resumed from an earlier step, and the reader starts again.
+"""
 _BLOCK_BYTES = 1 << 20
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.05
-"""A reader that tests the lock holds it for a moment; a writer therefore tries several times."""
+"""Attempts of a writer to get the lock, as `is_locked` in another process holds it for a moment."""
 
 
 class Damage(NamedTuple):
@@ -51,11 +54,11 @@ class Damage(NamedTuple):
 
 
 class JournalReader:
-    """Reads the journal of a run and continues where it stopped.
+    """Reads the journal of a run; each call returns what was added since the last call.
 
-    Every line is checked. A journal whose first line has a checksum must have checksums throughout;
-    in a journal of nclab 0.1.0 a line is intact if it is JSON. A line of another run counts as
-    damaged.
+    Every line is checked. If the first line has a checksum, all lines must have one. In a journal
+    of nclab 0.1.0, which has no checksums, a line is intact if it is JSON. A line of another run
+    counts as damaged.
 
     Args:
         folder: the folder of the run; it need not exist yet.
@@ -90,19 +93,19 @@ class JournalReader:
         """Go to the beginning of the journal."""
         self.restarted = self.position > 0
         self.identity: str | None = None
-        """Identity of the run; None until the manifest or the first line tells it."""
+        """Identity of the run; None until the manifest or the first line has been read."""
         with contextlib.suppress(RecordError):
             self.identity = read_manifest(self.path.parent, root=self._root).identity
         self.has_checksums: bool | None = None
         """Whether the lines have checksums; None before the first line."""
         self.is_foreign = False
-        """Whether the first line belongs to another run than the manifest."""
+        """Whether the manifest and the first line belong to different runs."""
         self.heading: Record | None = None
         """Record of the first line, if the line is intact."""
         self.position = self.checksum = 0
         self.lines = self.damaged = self.missing = 0
         self.torn: int | None = None
-        """First byte of an incomplete last line, which is being written or was left by a kill."""
+        """Position of an incomplete last line, which is being written or a killed writer left."""
         self.intact_end = self.intact_checksum = self.intact_lines = 0
         """Bytes up to the end of the last intact line, their CRC-32 and their number of lines."""
         self.last_intact = b""
@@ -125,7 +128,7 @@ class JournalReader:
         return records
 
     def records(self) -> Iterator[Record]:
-        """Yield the new records without the heading; damaged lines are skipped."""
+        """Yield the new records without the first line; damaged lines are skipped."""
         prefixes = None if self._kinds is None else tuple(map(line_prefix, self._kinds))
         for line in self.new_lines():
             if prefixes and line.startswith(b'{"kind":"') and not line.startswith(prefixes):
@@ -137,7 +140,7 @@ class JournalReader:
                 yield record
 
     def new_lines(self) -> Iterator[bytes]:
-        """Yield the intact lines that are new since the last call; one is in memory at a time."""
+        """Yield the intact lines that are new since the last call, one by one to save memory."""
         self.restarted = False
         self.torn = None
         try:
@@ -195,8 +198,8 @@ class JournalReader:
     def _read_heading(self, line: bytes, *, is_intact: bool) -> None:
         """Learn from the first line whether lines have checksums and which run they belong to.
 
-        Only the exact heading of nclab 0.1.0 announces lines without checksums: the remains of a
-        damaged heading must not make every line look acceptable.
+        Only the exact first line of nclab 0.1.0 means that lines have no checksums. With another
+        rule, damage to the first line could turn off the checks of all lines.
         """
         is_old = not is_intact and line.rstrip(b"\n") == _OLD_HEADING
         self.has_checksums = not is_old or bool(self.identity)
@@ -218,7 +221,7 @@ class JournalReader:
 
     @property
     def problem(self) -> str | None:
-        """Which lines could not be read so far, or None."""
+        """Description of the lines that could not be read so far; None if all could be read."""
         if self._first_damage is None:
             return None
         parts = []
@@ -231,9 +234,9 @@ class JournalReader:
         return f"{foreign}{text}" if self.is_foreign else text
 
     def end_problem(self, heartbeat: Mapping[str, Any]) -> str | None:
-        """Return what is missing at the end of the journal, or None.
+        """Return a description of what is missing at the end of the journal, or None.
 
-        Call it after reading all lines of a run that no process is writing. `heartbeat` is the
+        Call it only after reading all lines of a run to which no process writes. `heartbeat` is the
         content of `state.json`, in which the writer left the length of the journal.
         """
         if self.lines == 0:
@@ -278,7 +281,10 @@ def _count_lines(count: int) -> str:
 
 
 def prefix_checksum(path: Path, length: int, *, root: Path | None = None) -> tuple[int, int] | None:
-    """Return CRC-32 and number of lines of the first bytes of a file; None if it is shorter."""
+    """Return the CRC-32 and the number of lines of the first `length` bytes of a file.
+
+    Return None if the file is shorter.
+    """
     checksum = lines = 0
     with open_regular(path, root=root) as stream:
         while length > 0:
@@ -294,7 +300,10 @@ def prefix_checksum(path: Path, length: int, *, root: Path | None = None) -> tup
 def belongs(
     checkpoint: Checkpoint, journal: Path, identity: str, *, root: Path | None = None
 ) -> bool:
-    """Whether a checkpoint belongs to a run and was written with the first lines of its journal."""
+    """Whether a checkpoint belongs to the run `identity` and its journal.
+
+    It does if the journal still starts with the bytes that it had when the checkpoint was written.
+    """
     if checkpoint.identity != identity:
         return False
     try:
@@ -307,8 +316,8 @@ def belongs(
 class JournalWriter:
     """The only writer of a journal.
 
-    A journal of nclab 0.1.0 keeps its form: its new lines have no checksums either. Pass the
-    `identity` of the run if it has no manifest yet.
+    New lines in a journal of nclab 0.1.0 have no checksums, like its old lines. Pass the
+    `identity` of a run that has no manifest yet.
     """
 
     def __init__(self, folder: Path, identity: str | None = None) -> None:
@@ -323,12 +332,13 @@ class JournalWriter:
                 for _ in reader.new_lines():
                     pass
             reader.require_readable()
-            if reader.is_foreign:  # before anything is cut off
+            if reader.is_foreign:  # raise before the end of the file is removed
                 raise RecordError(
                     f"Expected the journal of the run that the manifest describes, got that of "
                     f"another run: {self.path}. Restore the manifest or the journal from a copy."
                 )
-            is_new = identity is not None and reader.lines <= 1  # no record depends on its heading
+            # Only the checksums of later lines depend on the identity.
+            is_new = identity is not None and reader.lines <= 1
             self._identity = (identity if is_new else reader.identity) or ""
             self.length, self.checksum = reader.intact_end, reader.intact_checksum
             """Bytes written so far, and their CRC-32."""
@@ -339,7 +349,7 @@ class JournalWriter:
                 removed = _count_lines(reader.damaged_at_end)
                 message = f"The end of {self.path} is damaged; {removed} removed."
                 warnings.warn(message, NclabWarning, stacklevel=4)
-            if self.damage is None:  # cut off what a kill or a power failure left at the end
+            if self.damage is None:  # remove incomplete lines at the end
                 self._change(os.ftruncate, self.length)
                 if is_new or self.length == 0:
                     self.cut(0)
@@ -354,11 +364,11 @@ class JournalWriter:
 
     @property
     def is_new(self) -> bool:
-        """Whether the journal has no line but its heading."""
+        """Whether the journal has only its first line, and no records yet."""
         return self._lines == 1
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write one line with one system call; if the disk is full, remove the part that fit."""
+        """Write one line; if the disk is full, remove the part of the line that was written."""
         if self.damage is not None:
             raise RecordError(self.damage_message())
         self._require_writable()
@@ -372,10 +382,10 @@ class JournalWriter:
             )
         try:
             written = os.write(self._descriptor, line)
-            while written < len(line):  # a disk that is nearly full accepts a part
+            while written < len(line):  # a nearly full disk accepts only a part
                 written += os.write(self._descriptor, line[written:])
         except OSError as error:
-            with contextlib.suppress(OSError):  # else the next writer cuts off the torn line
+            with contextlib.suppress(OSError):  # if this fails, the next writer removes the part
                 os.ftruncate(self._descriptor, self.length)
             raise self._fail(error) from error
         self.length += len(line)
@@ -388,7 +398,7 @@ class JournalWriter:
         self._change(os.fsync)
 
     def _change(self, call: Callable[..., object], *arguments: int) -> None:
-        """Call a system function on the journal; after an error, refuse all further writes."""
+        """Call a system function on the open journal; after an error, refuse all further writes."""
         self._require_writable()
         try:
             call(self._descriptor, *arguments)
@@ -396,13 +406,13 @@ class JournalWriter:
             raise self._fail(error) from error
 
     def _require_writable(self) -> None:
-        """Raise after an error of the disk, when its content is unknown, and in forked children."""
+        """Raise if the journal is closed, an earlier write failed, or this is a forked process."""
         if self._refusal:
             raise RecordError(self._refusal)
         if self._descriptor < 0 or self._process != os.getpid():
             raise RecordError(
-                f"Expected the process that opened {self.path}, got a forked copy of it or a "
-                "closed run. Let one process write."
+                f"Expected the process that opened {self.path}, but the run is closed or this is a "
+                "forked process. Let one process write."
             )
 
     def _fail(self, error: OSError) -> RecordError:
@@ -414,7 +424,7 @@ class JournalWriter:
         return RecordError(self._refusal)
 
     def before_step(self, step: int) -> tuple[int, int]:
-        """Return the length of the journal before a step, and the number of records from it on.
+        """Return the bytes of the journal before a step, and the number of records after them.
 
         The record that ends the run is not counted.
         """
@@ -433,16 +443,16 @@ class JournalWriter:
         return length, later
 
     def cut(self, length: int) -> None:
-        """Keep the first bytes only; with 0 bytes, a new journal begins."""
+        """Keep only the first `length` bytes; 0 starts a new journal with the same identity."""
         prefix = prefix_checksum(self.path, length)
         if prefix is None:
-            raise RecordError(f"Expected {length} bytes in {self.path}, got fewer.")
+            raise RecordError(f"Expected {length} bytes in {self.path}, but it is shorter.")
         self._change(os.ftruncate, length)
         self.length, (self.checksum, self._lines) = length, prefix
         self.damage, self._last_line = None, b""
         if length == 0:
             self._has_checksums = True
-            heading: Record = {"kind": START, "schema": CHECKSUM_SCHEMA}  # of an older run
+            heading: Record = {"kind": START, "schema": CHECKSUM_SCHEMA}
             if self._identity:
                 heading = {"kind": START, "schema": SCHEMA, "identity": self._identity}
             self.append(heading)
@@ -458,9 +468,9 @@ class JournalWriter:
         """Return the error message for a journal with a damaged line in the middle."""
         assert self.damage is not None
         return (
-            f"Expected the record that was written to line {self.damage.line} of {self.path} (byte "
-            f"{self.damage.offset}), got damaged bytes. Restore the file from a copy, or delete "
-            "its folder and start again."
+            f"Expected an intact journal, but line {self.damage.line} of {self.path} (byte "
+            f"{self.damage.offset}) is damaged. Restore the file from a copy, or delete its folder "
+            "and start again."
         )
 
 
@@ -524,7 +534,7 @@ _open_locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
 def _close_locks() -> None:
-    """Close all locks in a forked child, which must not keep them after its parent was killed."""
+    """Close all locks in a forked process, which must not hold them after its parent has ended."""
     for lock in list(_open_locks):
         lock.close()
 

@@ -39,7 +39,7 @@ _TYPES |= {"config": dict, "versions": dict}
 _ADDED_FIELDS = {"backend": None, "cpu": None, "identity": ""}
 """Fields that runs of older versions lack, with their values for these runs."""
 _VECTOR_INSTRUCTIONS = ("avx512f", "avx2", "avx", "sve", "asimd", "vsx")
-"""Vector instructions, widest first, as the flags of a CPU name them."""
+"""Names of vector instructions in the flags of a CPU, the widest first."""
 _IDENTITY_BYTES = 8
 CHECKPOINTS = "checkpoints"
 """Folder of the checkpoints in the folder of a run."""
@@ -74,9 +74,9 @@ class Manifest:
     machine: str = field(default_factory=platform.platform)
     command: str = field(default_factory=lambda: shlex.join(sys.argv))
     backend: str | None = None
-    """Code that trains, if there is a choice; None in runs of older versions."""
+    """Implementation of the training, "kernel" (numba) or "torch"; None if there is no choice."""
     cpu: str | None = field(default_factory=lambda: cpu())  # type: ignore[has-type]
-    """Model and vector instructions, which decide the rounding; None in runs of older versions."""
+    """Model and vector instructions, which affect rounding; None in runs of older versions."""
     identity: str = ""
     """Identifier that the journal and the checkpoints of the run repeat; empty in older runs."""
     format: str = _FORMAT
@@ -103,7 +103,7 @@ def read_manifest(folder: Path, *, root: Path | None = None) -> Manifest:
         raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
     except RecordError as error:
         raise RecordError(
-            f"Expected the manifest that was written to {path}, got damaged bytes ({error}). "
+            f"Expected an intact manifest, but {path} is damaged ({error}). "
             "Restore the file from a copy, or delete the folder."
         ) from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
@@ -129,8 +129,8 @@ def read_manifest(folder: Path, *, root: Path | None = None) -> Manifest:
 def identity_of(kind: str, config: Mapping[str, Any], seed: int | None) -> str:
     """Return the identifier of a run, which does not depend on its folder and its name.
 
-    With a seed it is a digest of kind, config and seed, because a repeated run must have the same
-    bytes. Without a seed it is random.
+    With a seed the identifier is a digest of kind, config and seed, so that repeating a run gives
+    files with the same bytes. Without a seed it is random.
 
     >>> identity_of("demo", {"rate": 0.1}, 0)
     'c17656e2b85c1bd1'
@@ -142,18 +142,18 @@ def identity_of(kind: str, config: Mapping[str, Any], seed: int | None) -> str:
 
 
 def first_difference(old: Any, new: Any, path: str = "") -> str | None:
-    """Return a description of the first difference between two JSON values, or None.
+    """Return a description of the first difference between two JSON values; None if equal.
 
     >>> first_difference({"a": {"b": 1}}, {"a": {"b": 2}})
-    'a.b: 1 there, 2 here'
+    'a.b: 1 before, 2 now'
     """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in {**old, **new}:
             inner = f"{path}.{key}" if path else str(key)
             if key not in new:
-                return f"{inner}: {_shorten(old[key])} there, absent here"
+                return f"{inner}: {_shorten(old[key])} before, absent now"
             if key not in old:
-                return f"{inner}: absent there, {_shorten(new[key])} here"
+                return f"{inner}: absent before, {_shorten(new[key])} now"
             difference = first_difference(old[key], new[key], inner)
             if difference:
                 return difference
@@ -161,7 +161,7 @@ def first_difference(old: Any, new: Any, path: str = "") -> str | None:
     comparable = type(old) is type(new) or {type(old), type(new)} == {int, float}
     if comparable and old == new:
         return None
-    return f"{path}: {_shorten(old)} there, {_shorten(new)} here"
+    return f"{path}: {_shorten(old)} before, {_shorten(new)} now"
 
 
 def _shorten(value: Any) -> str:
@@ -227,7 +227,7 @@ class Checkpoint:
     journal_length: int = 0
     """Bytes of the journal when the checkpoint was written."""
     journal_checksum: int = 0
-    """CRC-32 of these bytes."""
+    """CRC-32 of the journal when the checkpoint was written."""
     identity: str = ""
     """Identity of the run; empty in runs of older versions."""
 
@@ -260,8 +260,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         if not isinstance(tensor, torch.Tensor):
             kind = type(tensor).__name__
             raise RecordError(f"Expected {name} of a checkpoint to be a tensor, got a {kind}.")
-    # One metadata entry, because safetensors writes several in no fixed order.
-    about = {
+    # Only one metadata entry, as safetensors writes several entries in random order.
+    properties = {
         "checksum": _BLANK,
         "schema": SCHEMA,
         "step": checkpoint.step,
@@ -270,12 +270,12 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "identity": checkpoint.identity,
         "extra": require_json(checkpoint.extra, name="extra of a checkpoint"),
     }
-    # Clones, because safetensors refuses views that share memory.
+    # Clone the tensors, as safetensors rejects tensors that share memory.
     tensors = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in checkpoint.tensors.items()
     }
-    content = bytearray(save(tensors, metadata={"nclab": json.dumps(about)}))
+    content = bytearray(save(tensors, metadata={"nclab": json.dumps(properties)}))
     start = content.index(_BLANK.encode())
     content[start : start + len(_BLANK)] = _digest(content).encode()
     try:
@@ -292,24 +292,24 @@ def read_checkpoint(path: Path, *, root: Path | None = None) -> Checkpoint:
 
     try:
         content, header = _read_content(path, root)
-        about = json.loads(header[_METADATA]["nclab"])
-        checksum = about["checksum"].encode()
+        properties = json.loads(header[_METADATA]["nclab"])
+        checksum = properties["checksum"].encode()
         start = content.index(checksum)
         content[start : start + len(checksum)] = _BLANK.encode()
         if _digest(content).encode() != checksum:
             raise ValueError("the digest does not match")
-        if about["schema"] > SCHEMA:
+        if properties["schema"] > SCHEMA:
             raise RecordError(
                 f"Expected a checkpoint of schema {SCHEMA} or older, got schema "
-                f"{about['schema']} in {path}. Update nclab."
+                f"{properties['schema']} in {path}. Update nclab."
             )
         return Checkpoint(
-            step=about["step"],
+            step=properties["step"],
             tensors=load(bytes(content)),
-            extra=about["extra"],
-            journal_length=about["journal_length"],
-            journal_checksum=about["journal_checksum"],
-            identity=about.get("identity", ""),
+            extra=properties["extra"],
+            journal_length=properties["journal_length"],
+            journal_checksum=properties["journal_checksum"],
+            identity=properties.get("identity", ""),
         )
     except OSError as error:
         raise RecordError(f"Cannot read {path}: {error.strerror}.") from error

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 STATE = "state.json"
 MAX_DEPTH = 3
-"""Levels of folders in which runs are searched."""
+"""Number of levels of subfolders in which runs are searched."""
 MOMENT_COLUMNS = ("step", "epoch", "log_time", "source")
-"""Entries of a measurement that tell when it was made."""
+"""Entries of a measurement that describe its moment in training."""
 _MAX_STATE_BYTES = 1 << 20
 
 
@@ -78,12 +78,12 @@ class RunView:
         return self.last(END)
 
 
-class LeftOut(NamedTuple):
+class SkippedPath(NamedTuple):
     """A file or folder that a search for runs skipped."""
 
     path: Path
-    why: str
-    """Reason, in one line."""
+    reason: str
+    """Reason why it was skipped, in one line."""
     is_link: bool = False
 
 
@@ -137,13 +137,13 @@ def _view(
 ) -> RunView:
     """Read the given records from the journal and return the run with them.
 
-    With `raises`, a journal that cannot be read is an error; otherwise it is a problem of the run.
+    If the journal cannot be read, raise an error (`raises`) or describe it in `RunView.problem`.
     """
     folder = reader.path.parent
     contents: list[Record] = []
     unreadable = None
     manifest = read_manifest(folder, root=root)
-    heartbeat, state_problem = read_state(folder, root=root)  # before the journal
+    heartbeat, state_problem = read_state(folder, root=root)  # before the journal, which may grow
     try:
         contents = list(records)
     except OSError as error:
@@ -218,30 +218,32 @@ def progress_of(state: State, heartbeat: Mapping[str, Any]) -> float | None:
     return step / total if 0 < step < total else float(step > 0)
 
 
-def find_runs(root: str | os.PathLike[str], *, left_out: list[LeftOut] | None = None) -> list[Path]:
+def find_runs(
+    root: str | os.PathLike[str], *, skipped: list[SkippedPath] | None = None
+) -> list[Path]:
     """Return the folders of all runs in a folder and up to three levels below, sorted by path.
 
-    Links are not followed. Links, unreadable folders and damaged manifests are added to `left_out`.
+    Links are not followed. Links, unreadable folders and damaged manifests are added to `skipped`.
     """
     folders: list[Path] = []
-    _search(Path(root), Path(root), folders, [] if left_out is None else left_out)
+    _search(Path(root), Path(root), folders, [] if skipped is None else skipped)
     return sorted(folders)
 
 
-def _search(folder: Path, root: Path, folders: list[Path], left_out: list[LeftOut]) -> None:
+def _search(folder: Path, root: Path, folders: list[Path], skipped: list[SkippedPath]) -> None:
     if os.path.lexists(folder / MANIFEST):
         try:
             read_manifest(folder, root=root)
         except RecordError as error:
             is_link = os.path.islink(folder / MANIFEST)
             has_journal = os.path.lexists(folder / JOURNAL)
-            if has_journal or is_link:  # else it is the manifest of another program
+            if has_journal or is_link:  # otherwise the manifest may be of another program
                 is_link = is_link and not has_journal
-                left_out.append(LeftOut(folder / MANIFEST, str(error), is_link=is_link))
+                skipped.append(SkippedPath(folder / MANIFEST, str(error), is_link=is_link))
         else:
             folders.append(folder)
             if os.path.islink(folder / CHECKPOINTS):
-                left_out.append(_left_out_link(folder / CHECKPOINTS))
+                skipped.append(_skipped_link(folder / CHECKPOINTS))
             return
     if len(folder.parts) - len(root.parts) >= MAX_DEPTH:
         return
@@ -249,18 +251,18 @@ def _search(folder: Path, root: Path, folders: list[Path], left_out: list[LeftOu
         modes = list_folder(folder, root=root)
     except OSError as error:
         message = f"Cannot read the folder {folder}: {error.strerror}."
-        left_out.append(LeftOut(folder, message))
+        skipped.append(SkippedPath(folder, message))
         return
     for name, mode in modes.items():
         path = folder / name
         if name.startswith(".") or name == MANIFEST:
             continue
         if stat.S_ISDIR(mode):
-            _search(path, root, folders, left_out)
+            _search(path, root, folders, skipped)
         elif stat.S_ISLNK(mode) and (os.path.isdir(path) or not os.path.exists(path)):
-            left_out.append(_left_out_link(path))
+            skipped.append(_skipped_link(path))
 
 
-def _left_out_link(path: Path) -> LeftOut:
+def _skipped_link(path: Path) -> SkippedPath:
     message = f"The link {path} is not followed. Name the folder that it points to."
-    return LeftOut(path, message, is_link=True)
+    return SkippedPath(path, message, is_link=True)

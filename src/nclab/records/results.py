@@ -14,7 +14,7 @@ from nclab.errors import MissingExtra, NclabError, RecordError
 from nclab.files import read_regular, translate_os_errors, write_whole
 from nclab.records.encoding import dump_checked_json, load_checked_json
 from nclab.records.journal import JOURNAL
-from nclab.records.read import MOMENT_COLUMNS, LeftOut, RunView, find_runs, read_run
+from nclab.records.read import MOMENT_COLUMNS, RunView, SkippedPath, find_runs, read_run
 from nclab.records.schema import FLEET, MEASUREMENT, completed
 
 Row = dict[str, Any]
@@ -29,7 +29,7 @@ FORMATS = ("csv", "parquet", "json")
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and those above it."""
+    """Create a folder and its parent folders if they do not exist."""
     with translate_os_errors("make the folder", folder, NclabError):
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -68,18 +68,21 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> Row:
-    """Return the settings of an experiment; results with equal settings are used again."""
+    """Return the settings of an experiment, which its numbers file repeats.
+
+    If a numbers file has the same settings, `kept_numbers` returns it, and nothing is recomputed.
+    """
     return {
         "experiment": name,
         "preset": preset,
         "seeds": list(seeds),
-        "settings": json.loads(json.dumps(asdict(config))),  # tuples come back as lists
+        "settings": json.loads(json.dumps(asdict(config))),  # turns tuples into lists
         "nclab": __version__,
     }
 
 
 def kept_numbers(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the numbers in a folder if they have the wanted heading, else None."""
+    """Return the numbers in a folder if they were computed with these settings, else None."""
     numbers = read_json(folder / NUMBERS)
     return numbers if all(numbers.get(key) == wanted[key] for key in wanted) else None
 
@@ -117,26 +120,26 @@ def digest(runs: Path, name: str) -> str:
 
 
 def record_rows(
-    folder: Path, *, kinds: Sequence[str] = (MEASUREMENT,), left_out: list[LeftOut] | None = None
+    folder: Path, *, kinds: Sequence[str] = (MEASUREMENT,), skipped: list[SkippedPath] | None = None
 ) -> list[Row]:
     """Return a row for each layer and step of every run, with its configuration; scalars only.
 
     Other kinds of records give one row each, after the measurements. All rows have the same
     columns: the run, its configuration as `config.<name>`, step and epoch, the numbers. Runs and
-    files that cannot be read are added to `left_out`; no link is followed.
+    files that cannot be read are added to `skipped`; no link is followed.
     """
-    skipped: list[LeftOut] = [] if left_out is None else left_out
+    skipped = [] if skipped is None else skipped
     rows: list[Row] = []
-    for path in find_runs(folder, left_out=skipped):
+    for path in find_runs(folder, skipped=skipped):
         try:
             view = read_run(path, root=folder, warn=False)
         except RecordError as error:
-            skipped.append(LeftOut(path, str(error)))
+            skipped.append(SkippedPath(path, str(error)))
             continue
         if view.problem:
             journal = path / JOURNAL
-            why = f"Not all of {journal} could be read: {view.problem}."
-            skipped.append(LeftOut(journal, why))
+            reason = f"Not all of {journal} could be read: {view.problem}."
+            skipped.append(SkippedPath(journal, reason))
         rows += _rows(view, kinds)
     columns = sorted(dict.fromkeys(name for row in rows for name in row), key=_order)
     return [{name: row.get(name) for name in columns} for row in rows]
@@ -154,7 +157,7 @@ def encoded(rows: Sequence[Row], kind: str) -> bytes:
     b'run,loss\\na,0.5\\n'
     """
     if kind not in FORMATS:
-        raise NclabError(f"Expected a format among {', '.join(FORMATS)}, got {kind!r}.")
+        raise NclabError(f"Expected the format {' or '.join(FORMATS)}, got {kind!r}.")
     if kind == "json":
         text = json.dumps(list(rows), allow_nan=False, ensure_ascii=False, indent=1)
         return f"{text}\n".encode()
@@ -201,7 +204,7 @@ def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _order(name: str) -> int:
-    """Return the sort key of a column: the run first, then its configuration, then the rest."""
+    """Return the sort key of a column: first the run, then its configuration, then the numbers."""
     first = ("run", "folder", "kind", "state", "seed")
     if name in first:
         return first.index(name)
@@ -209,7 +212,10 @@ def _order(name: str) -> int:
 
 
 def _typed(rows: Sequence[Row]) -> list[Row]:
-    """Return rows in which every column has one type, as Parquet requires; others become text."""
+    """Return rows in which every column has one type, as Parquet requires.
+
+    Integers and floats become floats; other mixed columns become text.
+    """
     typed = [dict(row) for row in rows]
     for name in rows[0] if rows else ():
         types = {type(row[name]) for row in rows if row[name] is not None}

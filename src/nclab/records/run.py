@@ -60,7 +60,7 @@ def open_run(
     ...     run.finish(loss=0.5)
     >>> open_run(folder, kind="demo", config={"rate": 0.2}, seed=0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    nclab.errors.RecordError: ...config.rate: 0.1 there, 0.2 here...
+    nclab.errors.RecordError: ...config.rate: 0.1 before, 0.2 now...
     """
     path = Path(folder)
     with translate_os_errors("write", path, RecordError):
@@ -112,9 +112,9 @@ def _create(folder: Path, manifest: Manifest) -> JournalWriter:
 def require_resumable(
     folder: str | os.PathLike[str], *, kind: str, config: Mapping[str, Any], seed: int | None = None
 ) -> None:
-    """Raise if a folder holds another run, or one that has finished.
+    """Raise if a folder holds another run, or a run that has finished.
 
-    A training that opens its run later should not go on for hours before it fails.
+    Call this before a training that opens its run only at the first measurement.
     """
     path = Path(folder)
     if not (path / MANIFEST).exists():
@@ -139,7 +139,7 @@ def _require_same_run(old: Manifest, new: Mapping[str, Any], folder: Path) -> No
 
 
 def _warn_of_other_environment(old: Manifest, new: Manifest, folder: Path) -> None:
-    """Warn of another version, device or CPU, which may round differently."""
+    """Warn if a run was started with another version, device or CPU: rounding may differ."""
     # Older versions of nclab recorded neither the backend nor the CPU nor the version of numba.
     unknown = {name for name in ("backend", "cpu") if getattr(old, name) is None}
     before = {name: fact for name, fact in _environment(old).items() if name not in unknown}
@@ -211,10 +211,10 @@ class Run:
         self._delete_old_checkpoints()
 
     def steps(self) -> list[int]:
-        """Return the steps that can be resumed, ascending; warn of damaged checkpoints.
+        """Return the steps from which the run can resume, ascending; warn of damaged checkpoints.
 
-        Raise if no checkpoint can be used and one belongs to another journal: to start again would
-        delete records that may be all that is left of the run.
+        Raise if no checkpoint can be used and one belongs to another journal: starting again would
+        delete records that may be all that remains of the run.
         """
         usable, foreign = [], []
         for step, path in list_checkpoints(self.folder).items():
@@ -237,19 +237,19 @@ class Run:
         return usable
 
     def resume(self, step: int | None) -> Checkpoint | None:
-        """Go back to a checkpoint and remove the records after it; None starts again."""
+        """Return the checkpoint of a step and remove all later records; with None, remove all."""
         files = list_checkpoints(self.folder)
         checkpoint = None
         if step is not None and not (step == 0 and 0 not in files):
             checkpoint = read_checkpoint(checkpoint_path(self.folder, step))
             if not self._fits(checkpoint):
                 raise RecordError(
-                    f"Expected a checkpoint of this run that was written with {self._journal.path},"
-                    f" but the one of step {step} was not. Resume from another step."
+                    f"Expected a checkpoint that belongs to {self._journal.path}, but the "
+                    f"checkpoint of step {step} does not. Resume from another step."
                 )
         self._forget_end()
         later = [s for s in reversed(files) if checkpoint is None or s > checkpoint.step]
-        for later_step in later:  # checkpoints before records: a kill in between is harmless
+        for later_step in later:  # before the records, so that a kill in between is harmless
             delete(files[later_step], RecordError)
         if later:  # a power failure must not bring back checkpoints that are ahead of the journal
             flush_folder(self.folder / CHECKPOINTS)
@@ -258,14 +258,15 @@ class Run:
         return checkpoint
 
     def resume_latest(self) -> Checkpoint | None:
-        """Go back to the last usable checkpoint, or start again if there is none."""
+        """Resume from the last usable checkpoint, or start again if there is none."""
         steps = self.steps()
         return self.resume(steps[-1] if steps else None)
 
     def rewind(self, step: int) -> int:
-        """Remove the end and all records from a step on; return how many records were removed.
+        """Remove the records of `step` and later steps; return how many were removed.
 
-        For a writer that keeps its checkpoints elsewhere and continues at `step`.
+        This is for trainings that save their own checkpoints and continue at `step`. The record
+        that ended the run is also removed.
         """
         length, later = self._journal.before_step(step)
         if length < self._journal.length:
@@ -278,7 +279,7 @@ class Run:
         return later
 
     def beat(self, *, step: int, total: int | None = None, **extra: Any) -> None:
-        """Record for readers how far the run is; cheap enough to call at every step."""
+        """Tell readers how far the run is; cheap enough to call at every step."""
         self._write_state("running", step=step, total=total, **extra)
 
     def finish(self, **summary: Any) -> None:
@@ -294,7 +295,7 @@ class Run:
         if not self._is_open:
             return
         self._is_open = False
-        with contextlib.suppress(NclabError):  # a full disk; the journal is what counts
+        with contextlib.suppress(NclabError):  # for example a full disk; the journal is complete
             if self.end is None:
                 facts = {"why": why} if why else {}
                 self._write_state(state, **facts, journal_length=self._journal.length)
@@ -318,7 +319,7 @@ class Run:
             raise RecordError(f"Expected an open run, but {self.folder} is closed. Open it again.")
         if self.end is not None:
             raise RecordError(
-                f"Expected a run that has not ended, but {self.folder} has "
+                f"Expected a run that has not ended, but the state of {self.folder} is "
                 f"{self.end.get('state')}. Resume from a checkpoint first, or use another folder."
             )
 
@@ -331,13 +332,13 @@ class Run:
 
     def _forget_end(self) -> None:
         """Mark the run as running before its journal becomes shorter."""
-        with contextlib.suppress(NclabError):  # a full disk; the state is no result
+        with contextlib.suppress(NclabError):  # for example a full disk; the state is not a result
             self._write_state("running")
 
     def _write_state(self, state: str, **facts: Any) -> None:
         """Update `state.json` if the state changed or a second has passed."""
         changed = self._facts.get("state") != state
-        self._facts.pop("journal_length", None)  # true only at the moment when it is given
+        self._facts.pop("journal_length", None)  # valid only for the call that passes it
         self._facts |= {**facts, "state": state}
         now = time.monotonic()
         if changed or now - self._last_write >= PERIOD_SECONDS:
@@ -379,7 +380,7 @@ def claim_folder(folder: str | os.PathLike[str]) -> Path:
                     return path
             else:
                 return candidate
-    raise RecordError(f"Expected fewer than {_MAX_FOLDERS} runs like {path}. Use another folder.")
+    raise RecordError(f"Expected fewer than {_MAX_FOLDERS} folders {path}-*. Use another folder.")
 
 
 def _candidates(path: Path) -> Iterator[Path]:
@@ -396,7 +397,10 @@ def holds_run(folder: Path) -> bool:
 
 
 def refuse_folder_of_runs(folder: Path) -> None:
-    """Raise if a folder has runs in its subfolders; `find_runs` would not see them in a new run."""
+    """Raise if a folder has runs in its subfolders.
+
+    If it became a run itself, `find_runs` would not search its subfolders.
+    """
     if not holds_run(folder) and (runs := find_runs(folder)):
         raise RecordError(
             f"Expected the folder of one run, got {folder} with {len(runs)} runs in it. Name one "

@@ -1,7 +1,7 @@
 """Kinds of records, the fields of a measurement, and defaults that a run's configuration omits.
 
 Records may be damaged or written by other programs: read them with the functions of this module.
-A new field leaves `SCHEMA` as it is; a field with a new meaning increases it.
+Increase `SCHEMA` if the meaning of a field changes, but not if a field is added.
 """
 
 import math
@@ -35,7 +35,7 @@ Health = Literal["", "not finite", "not measured", "dead", "not converged"]
 CONVERGED_ACCURACY = 0.99
 """A run has converged if its training accuracy is at least this."""
 SAME_DIRECTION = 1e-6
-"""Two class means have one direction if their cosine is at least 1 minus this number."""
+"""Two class means have the same direction if their cosine is at least 1 minus this number."""
 
 FLEET = "fleet"
 OMITTED_DEFAULTS: dict[str, Any] = {
@@ -60,24 +60,24 @@ OMITTED_DEFAULTS: dict[str, Any] = {
     "data.selection.test_share": 0.0,
     "data.selection.selection_seed": 0,
 }
-"""Defaults, by stored path, of options that the configuration of a sweep's run omits.
+"""Defaults of options that the manifest of a sweep's run omits, by path in the manifest.
 
-Options at their default are omitted, so that runs keep their names when options are added. These
-defaults and the stored names are part of the format and must never change."""
+Options with their default value are omitted, so that the names of runs do not change when nclab
+gets new options. These defaults and paths are part of the format and must never change."""
 OMITTED_DATA_DEFAULTS = {"fashion": {"classes": 10}}
-"""Defaults of omitted options of some data sets."""
+"""Omitted defaults of options that only one data set has."""
 STORED_NAMES = {"focal_gamma": "focusing"}
-"""Options that are stored under an older name, which the names of existing runs depend on."""
+"""Older names under which manifests store options; the names of existing runs depend on them."""
 
 
 class MeasurementRecord(TypedDict):
-    """All measured layers at one step; the last one is the input of the classifier."""
+    """All measured layers at one step; the last layer is the input of the classifier."""
 
     kind: Literal["measurement"]
     step: int
     epoch: NotRequired[float]
     log_time: NotRequired[float | None]
-    """Logarithm of the time of the layer-peeled model, instead of epochs; None at time 0."""
+    """Logarithm of the time in the layer-peeled model, which has no epochs; None at time 0."""
     source: NotRequired[str]
     """Source of a monitor: `training` (running estimate) or `loader` (exact measurement)."""
     split: NotRequired[str]
@@ -166,7 +166,7 @@ def health_of(
 
 
 def has_converged(row: Mapping[str, Any], *, threshold: float) -> bool:
-    """Whether a network is accurate, finite, and does not map everything to one direction.
+    """Whether a network is accurate, its numbers are finite, and class means differ in direction.
 
     >>> has_converged({"accuracy": 1.0, "loss": 0.1, "max_inter": -0.3}, threshold=0.99)
     True

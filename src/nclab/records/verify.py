@@ -17,7 +17,7 @@ from nclab.records.manifest import (
     read_checkpoint,
     read_manifest,
 )
-from nclab.records.read import STATE, LeftOut, find_runs, read_state
+from nclab.records.read import STATE, SkippedPath, find_runs, read_state
 from nclab.records.results import CLAIMS, SKIPPED
 
 VerifyState = Literal["good", "unchecked", "skipped", "differs", "damaged"]
@@ -30,10 +30,10 @@ class Verified:
     """Result of verifying one file."""
 
     file: str
-    """Name of the file, or of the part of a run that was computed again."""
+    """Name of the file, or of the part of a run that was recomputed."""
     state: VerifyState
-    found: str
-    """What was checked, or the first damaged byte and what it affects."""
+    message: str
+    """Description of what was checked, or of the first damaged byte and what it affects."""
     repair: str = ""
     """What to do if something is wrong."""
 
@@ -45,18 +45,18 @@ def verify_run(folder: Path) -> list[Verified]:
 
 def verify_folder(root: Path) -> list[Verified]:
     """Return a result for each file of runs and experiments; names are relative to the folder."""
-    left_out: list[LeftOut] = []
+    skipped: list[SkippedPath] = []
     results = [
         replace(result, file=(folder / result.file).relative_to(root).as_posix())
-        for folder in find_runs(root, left_out=left_out)
+        for folder in find_runs(root, skipped=skipped)
         for result in _verify(folder, root)
     ]
     names = {result.file for result in results}
-    for entry in left_out:
+    for entry in skipped:
         name = entry.path.relative_to(root).as_posix()
         if name not in names:
             state: VerifyState = "skipped" if entry.is_link else "damaged"
-            results.append(Verified(name, state, entry.why, "" if entry.is_link else _RESTORE))
+            results.append(Verified(name, state, entry.reason, "" if entry.is_link else _RESTORE))
     paths = [root / name for name in (CLAIMS, SKIPPED)]
     for pattern in ("*/numbers.json", "*/*.picture.json"):
         paths += root.glob(pattern)
@@ -85,7 +85,7 @@ def _verify(folder: Path, root: Path) -> list[Verified]:
             results = [Verified(MANIFEST, "good", "its checksum is right")]
     except RecordError as error:
         results = [Verified(MANIFEST, "damaged", str(error), _RESTORE)]
-    # Checkpoints before the journal, which may be growing: no checkpoint is ahead of the journal.
+    # Read checkpoints before the journal: if the run grows, none may be newer than the journal.
     is_linked = (folder / CHECKPOINTS).is_symlink()
     checkpoints: dict[str, Checkpoint | str] = {}
     for path in () if is_linked else list_checkpoints(folder).values():
@@ -112,7 +112,7 @@ def _verify(folder: Path, root: Path) -> list[Verified]:
     results.append(journal)
     for name, item in checkpoints.items():
         file = f"{CHECKPOINTS}/{name}"
-        repair = "Delete it; the run resumes from the one before."
+        repair = "Delete it; the run resumes from the checkpoint before it."
         if isinstance(item, str):
             results.append(Verified(file, "damaged", item, repair))
         elif item.step in fitting or (is_damaged and item.identity == reader.identity != ""):

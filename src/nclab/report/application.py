@@ -59,10 +59,10 @@ _MEDIA_TYPES = {
 
 
 class ReadOnlyAccess:
-    """Middleware that refuses foreign host names, all methods but GET and HEAD, and wrong tokens.
+    """Middleware that rejects foreign host names, methods except GET and HEAD, and wrong tokens.
 
-    With a token, only clients that know it are answered. They pass it in the address, from which it
-    goes into a cookie, or in the header `Authorization: Bearer TOKEN`.
+    If a token is set, clients must pass it: in the address, from which the server moves it to a
+    cookie, or in the header `Authorization: Bearer TOKEN`.
     """
 
     def __init__(self, app: ASGIApp, host: str, *, token: str = "") -> None:
@@ -85,7 +85,7 @@ class ReadOnlyAccess:
         await (self._app if response is None else response)(scope, receive, send_with_headers)
 
     def _refuse(self, scope: Scope) -> Response | None:
-        """Return the refusal of a request, or None if the request is allowed."""
+        """Return the error response to a request, or None if the request is allowed."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1 or not is_allowed_host(hosts[0].decode("latin-1"), self._host):
             text = "Expected the name of this server as Host. Open the address that it printed.\n"
@@ -103,7 +103,8 @@ class ReadOnlyAccess:
         query = parse_qsl(request.scope["query_string"].decode("latin-1"))
         if any(name == "token" and self._is_token(value) for name, value in query):
             others = urlencode([(name, value) for name, value in query if name != "token"])
-            path = "/" + quote(request.scope["path"].lstrip("/\\"))  # never another server
+            # A path that starts with // would name another server.
+            path = "/" + quote(request.scope["path"].lstrip("/\\"))
             response = RedirectResponse(f"{path}?{others}" if others else path, status_code=303)
             response.set_cookie(cookie, self._token, httponly=True, samesite="strict")
             return response
@@ -113,15 +114,15 @@ class ReadOnlyAccess:
         return PlainTextResponse(text, status_code=403)
 
     def _is_token(self, text: str) -> bool:
-        """Whether a text is the token; the comparison takes the same time for every text."""
+        """Whether a text is the token; the time of the comparison does not depend on the text."""
         return hmac.compare_digest(text.encode("utf-8", "replace"), self._token.encode())
 
 
 def is_allowed_host(header: str, host: str) -> bool:
     """Whether a Host header names this server.
 
-    A page on the internet could otherwise let its own name point to this machine, and read the
-    runs through the browser of their owner.
+    Without this check, a page on the internet could let its own host name point to this machine and
+    read the runs through the user's browser.
     """
     match = _HOST.fullmatch(header.strip().lower())
     if match is None:
@@ -129,7 +130,7 @@ def is_allowed_host(header: str, host: str) -> bool:
     name = match[1] or match[2]
     address, host_address = _parse_address(name), _parse_address(host)
     is_everywhere = host_address is not None and host_address.is_unspecified
-    if address is not None:  # nobody can let an address point elsewhere
+    if address is not None:  # unlike a name, an address always means this machine
         return is_everywhere or address == host_address or address in _LOOPBACK
     names = {"localhost", host.lower()}
     if is_everywhere:
@@ -145,7 +146,11 @@ def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
 
 
 class Responses:
-    """Responses to all requests; paths are looked up in tables, never joined to a folder."""
+    """Responses to all requests.
+
+    A requested path is only looked up in tables and never appended to a folder, so that no request
+    can read other files.
+    """
 
     def __init__(self, watcher: Watcher, stopping: Callable[[], bool]) -> None:
         self._watcher, self._stopping = watcher, stopping
@@ -153,7 +158,7 @@ class Responses:
         self._assets = dict(assets(self._plotly))
 
     async def read(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the value of a function that is called in a thread after new data were read."""
+        """Read new data and return the value of a function; both happen in a thread."""
 
         def call() -> Any:
             self._watcher.refresh()
@@ -168,7 +173,7 @@ class Responses:
         if text is None:  # perhaps the page of a run that has just started
             await asyncio.to_thread(self._watcher.refresh, force=True)
             text = await self.read(self._render, name)
-        # Bytes of names that are no text become question marks.
+        # File names may contain bytes that are not text; they become question marks.
         return _not_found() if text is None else HTMLResponse(text.encode("utf-8", "replace"))
 
     def _render(self, name: str) -> str | None:
@@ -201,7 +206,7 @@ class Responses:
         return Response(self._assets[name], media_type=media_type, headers=headers)
 
     async def data(self, request: Request) -> Response:
-        """Return numbers or an image."""
+        """Return a file of numbers, an image, or the data of a run."""
         name = request.path_params["name"]
         content = await self.read(self._read_data, name)
         if content is None:
@@ -210,7 +215,7 @@ class Responses:
         return Response(content, media_type=media_type)
 
     def _read_data(self, name: str) -> str | bytes | None:
-        """Return the content of a file behind the pages, or None if there is no such file."""
+        """Return the content of a file below `data/`, or None if there is no such file."""
         if name.startswith("runs/") and name.endswith(".js"):
             run = self._watcher.run(name.removeprefix("runs/").removesuffix(".js"))
             return None if run is None else script("gotRun", run)
@@ -334,4 +339,4 @@ def application(
         first.cancel()
 
     pages = Starlette(routes=routes, lifespan=lifespan)
-    return ReadOnlyAccess(pages, host, token=token)  # outermost, so that it covers errors
+    return ReadOnlyAccess(pages, host, token=token)  # outermost, for error responses

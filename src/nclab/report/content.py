@@ -1,7 +1,7 @@
-"""Content of a folder of runs except the runs: experiments with figures, claims, what was skipped.
+"""Content of a folder of runs except the runs: experiments with figures, claims, skipped parts.
 
-Other programs may have written any of these files. A value of a wrong type is shown as text, and a
-file that cannot be used is named in `Content.problems`.
+Other programs may have written any of these files. Values of a wrong type are shown as text, and
+`Content.problems` names files that cannot be used.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ _CLAIM_TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict", "mark"
 _HERE_TEXTS = ("verdict", "evidence", "size", "relation", "says")
 _ERRATUM_TEXTS = ("where", "printed", "correct", "why", "confidence")
 _OUR_PREFIX = "findings/"
-"""Prefix in the ids of our own findings, for older files, which do not mark them."""
+"""Prefix of the ids of our own findings, which older files do not mark otherwise."""
 DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Errors of drawing a picture whose file is valid JSON with wrong content."""
+"""Errors that drawing a picture raises if its file is valid JSON with wrong content."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Figure:
     experiment: str
     name: str
     picture: Picture
-    """The figure as data; without panels if only its images are known."""
+    """The figure as data; it has no panels if only image files exist."""
     images: Mapping[str, Path]
     """Image files by suffix."""
 
     @property
     def id(self) -> str:
-        """Name that is safe in a path and unique among all figures."""
+        """Name for paths and links, unique among all figures."""
         return safe_name(f"{self.experiment}-{self.name}")
 
     @cached_property
@@ -84,26 +84,26 @@ class ExperimentFolder:
     file: Path | None
     """File of the numbers; None if it is missing or damaged."""
     stale: bool = False
-    """Whether the claims were judged from older numbers."""
+    """Whether the numbers have changed since the claims were judged."""
     damage: str = ""
     """Why the numbers cannot be read; empty if they can."""
 
     @property
     def size(self) -> str:
-        """Preset and number of seeds, as far as they are known."""
+        """Preset and number of seeds as text; unknown parts are omitted."""
         parts = [f"preset {self.preset}"] if self.preset else []
         parts += [counted(len(self.seeds), "seed")] if self.seeds else []
         return ", ".join(parts)
 
     @property
     def wide(self) -> bool:
-        """Whether a figure has more than two panels in a row."""
+        """Whether any figure has more than two panels in a row."""
         pictures = [figure.picture for figure in self.figures]
         return any(min(picture.columns, len(picture.panels)) > 2 for picture in pictures)
 
     @property
     def command(self) -> str:
-        """Command that repeats the experiment."""
+        """Command line that repeats the experiment."""
         words = ["nclab reproduce", self.name]
         words += [f"--preset {self.preset}"] if self.preset else []
         words += [f"--seeds {len(self.seeds)}"] if self.seeds else []
@@ -125,7 +125,7 @@ class Content:
     problems: tuple[str, ...] = ()
     """Files that exist but cannot be read, each in one line."""
     descriptions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Descriptions of experiments by name: title, what the paper says, and where."""
+    """Descriptions of experiments by name: title, the statement of the paper, and its source."""
     errata: tuple[Mapping[str, Any], ...] = ()
 
     def title_of(self, experiment: str) -> str:
@@ -147,9 +147,9 @@ class Content:
 
     @property
     def ledger_problem(self) -> str:
-        """Why no claims are shown although there is a file of them; empty if all is well."""
-        about = (problem for problem in self.problems if problem.startswith(CLAIMS))
-        return "" if self.claims else next(about, "")
+        """Why no claims are shown although the file of claims exists; else empty."""
+        problems = (problem for problem in self.problems if problem.startswith(CLAIMS))
+        return "" if self.claims else next(problems, "")
 
 
 def read_content(root: Path) -> Content:
@@ -161,7 +161,7 @@ def read_content(root: Path) -> Content:
     entries = [_read_experiment(folder, root, problems) for folder in folders]
     experiments = [entry for entry in entries if entry is not None]
     ledger = _read_json(root / CLAIMS, problems, root)
-    ledger = {"claims": ledger} if isinstance(ledger, list) else ledger  # of older versions
+    ledger = {"claims": ledger} if isinstance(ledger, list) else ledger  # written by older versions
     claims = read_claims(ledger.get("claims"), problems)
     # Files of older versions do not record from which numbers the claims were judged.
     if isinstance(judged_from := ledger.get("judged_from"), dict):
@@ -179,7 +179,7 @@ def read_content(root: Path) -> Content:
     keys |= {claim["id"].split("/")[0] for claim in claims}
     papers = _texts_by_key(ledger.get("papers"), ("title", "authors", "year"))
     skipped = _read_json(root / SKIPPED, problems, root)
-    if isinstance(skipped, list):  # of older versions
+    if isinstance(skipped, list):  # written by older versions
         rows = (_texts(row, ("what", "why")) for row in skipped if isinstance(row, dict))
         skipped = {row["what"]: row["why"] for row in rows}
     return Content(
@@ -195,7 +195,7 @@ def read_content(root: Path) -> Content:
 
 
 def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
-    """Return the claims with all entries that pages use; name rows without an id in `problems`."""
+    """Return the claims with all entries that pages use; report other rows in `problems`."""
     claims = []
     for number, row in enumerate(content if isinstance(content, list) else [], start=1):
         if not isinstance(row, dict) or not isinstance(row.get("id"), str):
@@ -216,18 +216,18 @@ def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
 
 
 def _texts(value: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
-    """Return some entries of an object as texts; missing ones are empty."""
+    """Return the named entries of an object as texts; missing entries become empty texts."""
     return {str(name): str(value.get(name) or "") for name in names}
 
 
 def _texts_by_key(content: Any, names: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return the objects in an object with some of their entries as texts."""
+    """Return the named entries of every object in `content` as texts, by the key of the object."""
     items = content.items() if isinstance(content, dict) else ()
     return {str(key): _texts(value, names) for key, value in items if isinstance(value, dict)}
 
 
 def _read_errata(content: Any) -> Iterator[dict[str, Any]]:
-    """Yield the errata with the ids of their claims."""
+    """Yield the errata as texts, each with the ids of the claims that it corrects."""
     for erratum in content if isinstance(content, list) else []:
         if isinstance(erratum, dict) and isinstance(erratum.get("claims"), list | None):
             claims = [str(id_) for id_ in erratum.get("claims") or []]
@@ -235,7 +235,7 @@ def _read_errata(content: Any) -> Iterator[dict[str, Any]]:
 
 
 def stamp(root: Path) -> list[tuple[str, int, int]]:
-    """Return times and sizes of the files that `read_content` reads, to notice changes."""
+    """Return times and sizes of the files that `read_content` reads, to detect changes."""
     files = [root / CLAIMS, root / SKIPPED]
     with contextlib.suppress(OSError):
         files += [*root.glob(f"*/{NUMBERS}"), *root.glob(f"*/*{PICTURE}")]
@@ -248,7 +248,10 @@ def stamp(root: Path) -> list[tuple[str, int, int]]:
 
 
 def safe_name(text: str) -> str:
-    """Return a file name of plain letters that no other text gets.
+    """Return a text as file name; different texts get different names.
+
+    Long texts and texts with other characters than letters, digits and _ end with a part of their
+    SHA-256.
 
     >>> safe_name("wd=1e-3/seed 0")
     'wd-1e-3-seed-0-123df2b9'
@@ -271,7 +274,7 @@ def _read_experiment(folder: Path, root: Path, problems: list[str]) -> Experimen
     """Return the experiment in a folder, or None if the folder has neither numbers nor figures."""
     try:
         names = list(list_folder(folder, root=root))
-    except OSError:  # the search for runs reports this folder
+    except OSError:  # `find_runs` reports this folder
         return None
     numbers = read_numbers(root, [folder.name]).get(folder.name, {})
     damage = str(numbers.get(UNREADABLE, ""))
@@ -294,7 +297,7 @@ def _read_experiment(folder: Path, root: Path, problems: list[str]) -> Experimen
 def _read_figures(
     folder: Path, names: Collection[str], root: Path, problems: list[str]
 ) -> tuple[Figure, ...]:
-    """Return the figures of an experiment; of some only the images may be known."""
+    """Return the figures of an experiment; those without a data file have only images."""
     figures = {}
     stems = [name.removesuffix(PICTURE) for name in names if name.endswith(PICTURE)]
     stems += [name.removesuffix(".png") for name in names if name.endswith(".png")]
@@ -317,7 +320,7 @@ def _read_figures(
 def _read_images(
     folder: Path, stem: str, names: Collection[str], root: Path, problems: list[str]
 ) -> dict[str, Path]:
-    """Return the image files of a figure that can be read, by suffix; SVG replaces PNG."""
+    """Return the readable image files of a figure by suffix; PNG only if there is no SVG."""
     images = {}
     for suffix in IMAGES:
         path = folder / f"{stem}{suffix}"
@@ -347,7 +350,9 @@ def _read_json(path: Path, problems: list[str], root: Path) -> Any:
 
 
 def script(function: str, *values: Any) -> str:
-    """Return a script that passes values to a page, which may not read files from disk.
+    """Return a script that calls a JavaScript function with values.
+
+    A page opened from disk may load scripts, but no other files.
 
     >>> script("gotRun", {"loss": 0.5})
     'nclab.gotRun({"loss":0.5});\\n'

@@ -31,7 +31,7 @@ ASSETS = Path(__file__).with_name("assets")
 TEMPLATES = Path(__file__).with_name("templates")
 LAST = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
 MAX_OVERVIEW_RUNS = 12
-"""Number of runs on the overview; the page of runs lists all."""
+"""Largest number of runs on the overview; the page of runs lists all runs."""
 TONES = ("good", "fair", "bad", "open")
 """Colours of verdicts, in the order in which verdicts are counted."""
 
@@ -42,9 +42,9 @@ class Pages:
 
     content: Content
     runs: Mapping[str, RunFollower]
-    """Runs by slug."""
+    """Runs by slug, the name of their page."""
     table: Mapping[str, Any]
-    """Table by which runs are compared."""
+    """Table of all runs with the settings in which they differ and their last values."""
     plotly: bool
     """Whether plotly draws the figures; otherwise pages show their images."""
     live: bool = False
@@ -67,7 +67,7 @@ class Pages:
 
     def _index(self) -> str:
         content = self.content
-        theirs, ours = _by_author(content.claims)
+        statements, findings = _by_author(content.claims)
         papers = [
             {
                 **paper,
@@ -95,13 +95,13 @@ class Pages:
             figure_count=len(self._figures()),
             ill=sum(bool(row["health"]) for row in self.table["runs"]),
             claims=content.claims,
-            theirs=len(theirs),
-            ours=len(ours),
+            theirs=len(statements),
+            ours=len(findings),
             tallies=[
                 {"title": title, "whose": whose, "tally": _tally(claims)}
                 for title, whose, claims in (
-                    ("Statements of papers", "papers", theirs),
-                    ("Our findings", "ours", ours),
+                    ("Statements of papers", "papers", statements),
+                    ("Our findings", "ours", findings),
                 )
                 if claims
             ],
@@ -156,7 +156,7 @@ class Pages:
         )
 
     def _runs(self) -> str:
-        """Return the page on which runs are compared; on the live page their numbers grow."""
+        """Return the page that compares runs; on the live server it updates itself."""
         title = "Live" if self.live else "Runs"
         return self._fill("runs.html", "runs.html", title=title, runs=len(self.runs), wide=True)
 
@@ -216,7 +216,7 @@ class Pages:
         ]
 
     def _describe(self, experiment: str, claims: list[Mapping[str, Any]]) -> dict[str, str]:
-        """Return title and statement of an experiment, and a summary of the verdicts on it."""
+        """Return title and statement of an experiment, and a summary of its verdicts."""
         description = {"title": experiment, "says": "", "source": "", "about": ""}
         description |= self.content.descriptions.get(experiment, {})
         verdicts = []
@@ -233,7 +233,7 @@ class Pages:
         }
 
     def _corrections(self) -> dict[str, Mapping[str, Any]]:
-        """Return the erratum that a claim shows, by the id of the claim."""
+        """Return the erratum of every claim that has one, by the id of the claim."""
         return {id_: erratum for erratum in self.content.errata for id_ in erratum["claims"]}
 
     def _links(self, claim: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -253,9 +253,12 @@ class Pages:
         ]
 
     def _hero(self) -> dict[str, Any]:
-        """Return the run whose 3-D picture opens the report, the longest one."""
-        able = [slug for slug, run in self.runs.items() if run.geometry.count > 1]
-        slug = max(able, key=lambda slug: self.runs[slug].geometry.count, default=None)
+        """Return slug and name of the run whose 3-D picture opens the report.
+
+        It is the run with the longest animation.
+        """
+        animated = [slug for slug, run in self.runs.items() if run.geometry.count > 1]
+        slug = max(animated, key=lambda slug: self.runs[slug].geometry.count, default=None)
         return {"hero": slug, "hero_name": self.runs[slug].name if slug else ""}
 
     def _gallery(self) -> list[dict[str, str]]:
@@ -280,7 +283,7 @@ class Pages:
         return f"papers/{self.content.paper_of(figure.experiment) or 'other'}.html"
 
     def _commands(self) -> list[str]:
-        """Return the commands that repeat everything, each once."""
+        """Return the command lines that repeat all experiments and runs, without duplicates."""
         lines = [experiment.command for experiment in self.content.experiments]
         lines += [command_line(run.manifest.command) for run in self.runs.values()]
         commands = list(dict.fromkeys(line for line in lines if line))
@@ -300,28 +303,28 @@ class Pages:
 def _by_author(
     claims: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """Return the statements of papers, and our own findings."""
-    theirs = [claim for claim in claims if not claim["ours"]]
-    return theirs, [claim for claim in claims if claim["ours"]]
+    """Split claims into statements of papers and our own findings."""
+    statements = [claim for claim in claims if not claim["ours"]]
+    return statements, [claim for claim in claims if claim["ours"]]
 
 
 def _counts(claims: Sequence[Mapping[str, Any]]) -> str:
-    """Return the numbers of statements and of our findings as text."""
-    theirs, ours = _by_author(claims)
-    counts = [counted(len(theirs), "statement")] if theirs or not ours else []
-    counts += [f"{counted(len(ours), 'finding')} of our own"] if ours else []
+    """Return the number of statements of papers and of our own findings as text."""
+    statements, findings = _by_author(claims)
+    counts = [counted(len(statements), "statement")] if statements or not findings else []
+    counts += [f"{counted(len(findings), 'finding')} of our own"] if findings else []
     return " · ".join(counts)
 
 
 def _relations(claims: Sequence[Mapping[str, Any]]) -> str:
-    """Return how often the runs of this folder agree with the recorded verdicts."""
+    """Return how many verdicts on the runs of this folder agree with the recorded verdicts."""
     counts = Counter(str(claim["here"]["relation"]) for claim in claims if claim["here"])
     verbs = {"agrees": "agree", "differs": "differ", "undecided": "undecided"}
     return ", ".join(f"{counts[name]} {verb}" for name, verb in verbs.items()) if counts else ""
 
 
 def _tally(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
-    """Return each verdict with its colour and its count, good verdicts first."""
+    """Return verdict, colour and number of claims for each verdict, good verdicts first."""
     counts = Counter((claim["verdict"], claim["tone"]) for claim in claims)
     rank = {tone: index for index, tone in enumerate(TONES)}
     ordered = sorted(counts, key=lambda pair: (rank.get(pair[1], len(rank)), pair))
@@ -358,7 +361,7 @@ def _setting(value: Any) -> str:
 
 
 def command_line(text: str) -> str:
-    """Return a command as a user would type it: without the folder of the program.
+    """Return a command as a user would type it, without the folder of the program.
 
     >>> command_line("/home/me/.venv/bin/nclab sweep --out runs"), command_line("train.py 3")
     ('nclab sweep --out runs', 'python train.py 3')
@@ -387,16 +390,16 @@ def typeset(text: str) -> str:
     'it costs 5$'
     """
     parts = re.split(r"\$([^$\n]+)\$", text)
-    made = []
+    pieces = []
     for index, part in enumerate(parts):
         if index % 2 == 0:
-            made.append(html.escape(part))
+            pieces.append(html.escape(part))
             continue
         try:
-            made.append(as_mathml(part, block=False))
+            pieces.append(as_mathml(part, block=False))
         except NclabError:
-            made.append(html.escape(f"${part}$"))
-    return "".join(made)
+            pieces.append(html.escape(f"${part}$"))
+    return "".join(pieces)
 
 
 def as_mathml(formula: str, *, block: bool) -> str:
@@ -410,13 +413,13 @@ def as_mathml(formula: str, *, block: bool) -> str:
     known = re.sub(r"(\\[Bb]igg?[lr])\\\|", r"\1‖", formula)
     known = known.replace(r"\arg", r"\operatorname{arg}")
     try:
-        made = str(convert(known.strip(), display="block" if block else "inline"))
+        mathml = str(convert(known.strip(), display="block" if block else "inline"))
     except Exception as error:
         raise NclabError(f"Expected TeX that can be typeset, got {formula!r}.") from error
-    if "\\" in made:
-        unknown = ", ".join(re.findall(r"\\\w*", made))
+    if "\\" in mathml:
+        unknown = ", ".join(re.findall(r"\\\w*", mathml))
         raise NclabError(f"Expected TeX that can be typeset, got {unknown} in {formula!r}.")
-    return made
+    return mathml
 
 
 @functools.cache

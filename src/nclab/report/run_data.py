@@ -18,15 +18,15 @@ FIRST = (
     *("train loss", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc1_within_variation"),
     *("nc2_equiangularity_means", "nc3_self_duality", "nc4_ncc_accuracy", "excess_loss"),
 )
-"""Metrics that a page draws before the user selects others."""
+"""Metrics that are drawn first on the page of any other run, before the user selects others."""
 FIRST_OF_SAMPLES = (
     *("log_loss", "margin", "normalised_margin", "alignment", "nc2_norm_variation_means"),
     *("nc1_within_variation", "nc2_equiangularity_means", "nc3_self_duality", "kkt_epsilon"),
 )
-"""First metrics for runs of the layer-peeled model."""
+"""Metrics that are drawn first on the page of a run of the layer-peeled model."""
 SHOWN_FIRST = 9
 FINE = 1000
-"""Coordinates and cosines are stored as whole multiples of 1 / FINE."""
+"""Coordinates and cosines are multiplied by this number and stored as integers, to save space."""
 MAX_CLASSES = 40
 MAX_ALARMS = 50
 NO_GUARANTEE = "This loss guarantees nothing for a single class: all its samples could be wrong."
@@ -36,16 +36,18 @@ BOUNDS = (
     ("cosine within classes ≥", "intra_lower", "min_intra"),
     ("cosine between classes ≤", "inter_upper", "max_inter"),
 )
-"""Name on the page, bound of the certificate, and metric that is bounded."""
+"""Text on the page, key of the bound in the certificate, and metric with this bound."""
 POINTS = 200
-"""Points of a curve in a written report."""
+"""Largest number of points of a curve on the page that compares runs."""
 MAX_LIST = 4
-"""Longest list that counts as a setting; longer ones are no hyperparameters."""
+"""Longest list that counts as a setting; longer lists are usually data."""
 MAX_TEXT = 60
-"""Longest text that counts as a setting; digests are longer."""
+"""Longest text that counts as a setting; checksums, for example, are longer."""
 SEED = "seed"
-CHOSEN = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc3_self_duality")
-"""Metrics that tables and figures show before the user selects others."""
+COMPARED_FIRST = (
+    *("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc3_self_duality"),
+)
+"""Metrics that the comparison of runs lists first."""
 
 Value = float | int | str | bool | None
 
@@ -54,11 +56,11 @@ class PageLimits(NamedTuple):
     """Limits for the amount of data on the page of a run."""
 
     points: int = 400
-    """Points of a curve."""
+    """Largest number of points of a curve."""
     frames: int = 60
-    """Frames of the animations of cosines and of the 3-D picture."""
+    """Largest number of frames of an animation (cosines or 3-D picture)."""
     samples: int = 200
-    """Samples in the 3-D picture."""
+    """Largest number of samples in the 3-D picture."""
 
 
 def page_limits(runs: int) -> PageLimits:
@@ -83,7 +85,7 @@ def run_data(run: RunFollower, *, slug: str, limits: PageLimits | None = None) -
         "slug": slug,
         **summary(run),
         "layers": run.layers(),
-        "metrics": [  # without the meanings, which all pages share
+        "metrics": [  # the meanings are in a script that all pages share
             {key: metric[key] for key in ("name", "ideal") if metric[key] is not None}
             for metric in metrics
         ],
@@ -149,7 +151,7 @@ def _tables(run: RunFollower, limits: PageLimits) -> list[dict[str, Any]]:
 
 
 def _cosines(run: RunFollower, limits: PageLimits) -> dict[str, Any] | None:
-    """Return the cosines between classes of the last layer, a matrix for each frame."""
+    """Return an animation of the cosines between classes in the last layer: a matrix per frame."""
     frames: list[dict[str, Any]] = []
     for record in run.measurements.records(limits.frames):
         matrix = last_layer(record).get("inter_cosine") or []
@@ -165,7 +167,7 @@ def _cosines(run: RunFollower, limits: PageLimits) -> dict[str, Any] | None:
 
 
 def _geometry(run: RunFollower, limits: PageLimits) -> list[dict[str, Any]]:
-    """Return the 3-D pictures of all layers that have one."""
+    """Return the animated 3-D pictures, one for each layer that has them."""
     by_layer: dict[str, list[dict[str, Any]]] = {}
     for record in run.geometry.records():
         by_layer.setdefault(str(record.get("layer") or ""), []).append(record)
@@ -174,13 +176,13 @@ def _geometry(run: RunFollower, limits: PageLimits) -> list[dict[str, Any]]:
     named = {"names": names} if names else {}
     return [
         {"layer": layer, "fine": FINE, "frames": frames, **named}
-        for layer, all_ in by_layer.items()
-        if (frames := _frames([all_[n] for n in evenly(len(all_), most)], limits.samples))
+        for layer, records in by_layer.items()
+        if (frames := _frames([records[n] for n in evenly(len(records), most)], limits.samples))
     ]
 
 
 def _frames(records: list[dict[str, Any]], samples: int) -> list[dict[str, Any]]:
-    """Return the intact frames; features that are not finite make no frame."""
+    """Return the frames of an animation; records with damaged or not finite numbers are skipped."""
     frames = []
     for record in records:
         labels, points = (record.get(name) or [] for name in ("labels", "points"))
@@ -190,8 +192,8 @@ def _frames(records: list[dict[str, Any]], samples: int) -> list[dict[str, Any]]
         vectors = {name: _fine(record.get(name) or []) for name in ("means", "weights", "etf")}
         vectors = {"points": _fine(points[::step]), **vectors}
         if None not in vectors.values():
-            about = {**_moment(record), "share": without_huge_numbers(record.get("share"))}
-            frames.append({**about, "labels": without_huge_numbers(labels[::step]), **vectors})
+            moment = {**_moment(record), "share": without_huge_numbers(record.get("share"))}
+            frames.append({**moment, "labels": without_huge_numbers(labels[::step]), **vectors})
     return frames
 
 
@@ -200,7 +202,7 @@ def _moment(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fine(rows: Any, *, allow_none: bool = False) -> list[int | None] | None:
-    """Return the numbers of a matrix as whole thousandths, or None if it is not a matrix.
+    """Return the numbers of a matrix times `FINE` as one list of integers; None if it is invalid.
 
     >>> _fine([[0.5, 1.0]]), _fine([[0.5, None]]), _fine([[None]], allow_none=True), _fine([1])
     ([500, 1000], None, [None], None)
@@ -309,7 +311,7 @@ def _number(value: Any) -> float | None:
 
 
 def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a table of runs: rows with only the settings that differ, under short names."""
+    """Return the table that compares runs: rows with the settings in which runs differ."""
     rows = _with_defaults(rows)
     configs = [row["config"] for row in rows]
     names = differing(configs)
@@ -326,7 +328,11 @@ def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict
 
 
 def _with_defaults(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add omitted defaults to the settings of sweep runs where other runs name these settings."""
+    """Add defaults to the settings of runs of a sweep.
+
+    A manifest omits an option that has its default value. The default is added if another run in
+    the table names the option.
+    """
     named = {key for row in rows for key in row["config"]}
     wanted = {key: value for key, value in OMITTED_DEFAULTS.items() if key in named}
     if not wanted:
@@ -343,9 +349,9 @@ def _with_defaults(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
-    """Return the settings with more than one value and their shortest unique names.
+    """Return the settings with more than one value, each with its shortest unique name.
 
-    The seed comes last.
+    If settings always change together, only the first is returned. The seed comes last.
 
     >>> differing([{"m.seed": 0, "m.decay": 1}, {"m.seed": 1, "m.decay": 2}, {"x": 5}])
     {'m.decay': 'decay', 'm.seed': 'seed'}
@@ -408,7 +414,7 @@ def last_values(run: RunFollower) -> dict[str, float | int | None]:
     """
     values: dict[str, float | None] = {}
     last = run.last_layers()
-    for key in sorted(run.names(), key=lambda key: not key[0]):  # layers before the whole
+    for key in sorted(run.names(), key=lambda key: not key[0]):  # layers before the whole network
         layer, metric = key
         data = layer.rpartition(" · ")[2] if " · " in layer else ""
         if layer in last or (not layer and metric not in values):
@@ -417,19 +423,20 @@ def last_values(run: RunFollower) -> dict[str, float | int | None]:
 
 
 def describe_all(runs: Mapping[str, RunFollower]) -> list[dict[str, Any]]:
-    """Return every metric of the runs with its meaning, the most common ones first."""
+    """Return every metric of the runs with its meaning, the most common metrics first."""
     names = (metric for run in runs.values() for _, metric in run.names())
     classes = {last_layer(run.last_measurement()).get("num_classes") for run in runs.values()}
     classes -= {None}
     metrics = describe(names, classes.pop() if len(classes) == 1 else None)
-    rank = {name: index for index, name in enumerate((*CHOSEN, *FIRST, *FIRST_OF_SAMPLES))}
+    rank = {name: index for index, name in enumerate((*COMPARED_FIRST, *FIRST, *FIRST_OF_SAMPLES))}
     return sorted(metrics, key=lambda metric: rank.get(metric["name"], len(rank)))
 
 
 def curves(runs: Mapping[str, RunFollower]) -> dict[str, dict[str, Any]]:
-    """Return all curves of the last layers by metric; shared axes are stored once.
+    """Return all curves of the last layers by metric.
 
-    `at` lists the values on the axes; every curve refers to entries of this list.
+    Many curves share their x values. Each list of x values is stored once, under `at`, and curves
+    contain its index.
     """
     files: dict[str, dict[str, Any]] = {}
     for slug, run in runs.items():
@@ -441,7 +448,7 @@ def curves(runs: Mapping[str, RunFollower]) -> dict[str, dict[str, Any]]:
             for (layer, metric), y in values.items():
                 if layer not in last or not any(value is not None for value in y):
                     continue
-                # The columns of axis values, each once, with their indices.
+                # `at` maps each list of x values to its index.
                 file = files.setdefault(metric, {"at": {}, "runs": {}})
                 indices = {
                     AXES[name]: file["at"].setdefault(column, len(file["at"]))

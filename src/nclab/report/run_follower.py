@@ -36,29 +36,30 @@ from nclab.text import MAX_NUMBER, is_number
 Key = tuple[str, str]
 """Layer and metric of a curve; the layer is empty for metrics of the whole network."""
 LIMIT = 500
-"""Number of records that a column keeps; up to twice as many while a run grows."""
+"""Number of records to keep for curves; there are up to twice as many while a run grows."""
 MAX_FRAMES = 60
-"""Frames of an animation that are kept; up to twice as many while a run grows."""
+"""Number of frames to keep of an animation; there are up to twice as many while a run grows."""
 BUDGET_BYTES = 2**20
-"""Bytes of JSON to decode when a long journal is first read, but at least `FEWEST` records."""
+"""Bytes of JSON that the first reading of a long journal decodes, to be fast."""
 FEWEST = 64
+"""Number of records that are decoded in any case, even if they exceed `BUDGET_BYTES`."""
 AXES = {"step": "step", "epoch": "epoch", "log_time": "log t"}
-"""Horizontal axes of curves: names in records and names on pages."""
+"""Horizontal axes of curves: their names in records, and on pages."""
 ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
-"""A list of numbers in JSON; most of a record consists of lists, and curves need none."""
+"""A list of numbers in JSON. Curves need no lists, and most of a record consists of them."""
 NOT_CURVES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
 """Sizes of a layer, which are not drawn as curves."""
 _BATCH_BYTES = 1 << 22
-"""Bytes of lines that are in memory at once; at least one line is."""
+"""Lines are read in batches of about this number of bytes, to limit the memory."""
 _SPLIT = re.compile(rb'"split":("(?:[^"\\]|\\.)*")')
 _HEAD_BYTES = 400
-"""Number of bytes at the start of a measurement that contain its step and its split."""
+"""Number of bytes at the start of a measurement that usually contain its step and its split."""
 
 
 class Columns:
-    """Numbers of every stride-th record of one kind, and of the newest record.
+    """Numbers of every n-th record of one kind (n = `stride`), and of the newest record.
 
-    The stride doubles whenever the records become too many.
+    The stride doubles whenever there are too many records.
 
     >>> columns = Columns(limit=2)
     >>> columns.extend([b'{"kind":"m","step":%d,"loss":%d}' % (n, 9 - n) for n in range(6)])
@@ -84,11 +85,11 @@ class Columns:
         return key in self._values
 
     def extend(self, lines: Sequence[bytes], *, is_first: bool | None = None) -> None:
-        """Add new lines of this kind; only those that are kept are decoded.
+        """Add new lines of this kind; only every n-th line is decoded.
 
         Args:
-            is_first: whether the lines are the beginning of a journal, of which fewer are kept if
-                they are long. By default true while there are no records.
+            is_first: whether this is the first reading of a journal, which decodes fewer lines if
+                they are long; see `BUDGET_BYTES`. By default true while there are no records.
         """
         if not lines:
             return
@@ -134,7 +135,7 @@ class Columns:
         return list(self._values)
 
     def _widen(self, lines: Sequence[bytes], *, is_first: bool) -> None:
-        """Double the stride until the old and the new lines are few enough."""
+        """Double the stride until the old and new records that it selects are few enough."""
         limit = self.limit
         if is_first:
             length = sum(len(lines[index]) for index in (0, len(lines) // 2, -1)) / 3
@@ -144,12 +145,12 @@ class Columns:
             self._select(slice(None, None, 2))
 
     def _select(self, rows: slice) -> None:
-        """Keep some rows of all columns."""
+        """Remove all other rows from the columns."""
         self._axes = {name: column[rows] for name, column in self._axes.items()}
         self._values = {key: column[rows] for key, column in self._values.items()}
 
     def _keep(self, line: bytes) -> None:
-        """Add the numbers of a record as a new row; a damaged line gives an empty one."""
+        """Add the numbers of a record as a new row; a damaged line adds an empty row."""
         moment, numbers = _scalars(decode(ARRAY.sub(b'":null', line)) or {})
         for name, axis in self._axes.items():
             axis.append(moment.get(name, nan))
@@ -161,7 +162,7 @@ class Columns:
 
 
 class Frames:
-    """Journal lines for an animation: every stride-th and the newest, decoded on request."""
+    """Journal lines for an animation: every n-th (n = `stride`) and the newest, not decoded."""
 
     def __init__(self, limit: int = MAX_FRAMES) -> None:
         self.limit, self.stride, self.count = limit, 1, 0
@@ -178,19 +179,21 @@ class Frames:
         self.newest = lines[-1] if lines else self.newest
 
     def lines(self, most: int | None = None) -> list[bytes]:
-        """Return at most `most` evenly spaced lines, always with the newest."""
+        """Return at most `most` evenly spaced lines, including the newest."""
         lines = self._kept
         if lines and (self.count - 1) % self.stride:
             lines = [*lines, self.newest]
         return [lines[index] for index in evenly(len(lines), len(lines) if most is None else most)]
 
     def records(self, most: int | None = None) -> list[dict[str, Any]]:
-        """Return the lines of `lines` as records."""
+        """Return at most `most` evenly spaced records, including the newest."""
         return [record for record in map(decode, self.lines(most)) if record]
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """Return at most `most` evenly spaced indices below `count`, with the last and the first.
+    """Return at most `most` evenly spaced indices below `count`, including the first and last.
+
+    If `most` is 1, the result is the last index.
 
     >>> evenly(3, 9), evenly(100, 4), evenly(100, 1)
     ([0, 1, 2], [0, 33, 66, 99], [99])
@@ -219,7 +222,7 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
 
 
 def _numbers_in(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the entries that are numbers; values of JSON have exactly these types."""
+    """Return the entries that are floats or integers of a usual size."""
     return {
         name: value
         for name, value in values.items()
@@ -228,7 +231,7 @@ def _numbers_in(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def curve_title(layer: str, split: str) -> str:
-    """Return the title of the curves of a layer on one split; training data are not named.
+    """Return the title of the curves of a layer on one split; the split `train` is not named.
 
     >>> curve_title("fc", "train"), curve_title("fc", "test")
     ('fc', 'fc · test')
@@ -241,7 +244,7 @@ def _known(value: float) -> float | None:
 
 
 class RunFollower:
-    """Follows one run; every `refresh` reads what was added to its journal since."""
+    """Follows one run; every `refresh` reads what was added to the journal since the last call."""
 
     def __init__(self, folder: Path, *, root: Path) -> None:
         self.folder = folder
@@ -258,7 +261,7 @@ class RunFollower:
     def _start(self) -> None:
         """Forget all records that were read."""
         self.columns: dict[str, Columns] = {}
-        """Scalars by kind of record; measurements by split, so that none makes gaps in another."""
+        """Scalars by kind of record. Measurements of each split have their own columns."""
         self.end: dict[str, Any] | None = None
         self.alarms: list[dict[str, Any]] = []
         self.geometry = Frames()
@@ -268,7 +271,7 @@ class RunFollower:
         self._last: tuple[bytes, dict[str, Any]] = (b"", {})
 
     def refresh(self) -> bool:
-        """Read what is new and return whether there was anything."""
+        """Read what is new and return whether anything changed."""
         before = (self.heartbeat, self.end)
         heartbeat, self._state_problem = read_state(self.folder, root=self._root)
         try:
@@ -325,7 +328,7 @@ class RunFollower:
         return progress_of(self.state, self.heartbeat)
 
     def axes(self) -> list[str]:
-        """Return the horizontal axes of its curves, the most useful first."""
+        """Return the horizontal axes on which the run has curves, the most useful first."""
         all_columns = self.columns.values()
         known = [name for name in AXES if any(columns.has(name) for columns in all_columns)]
         times = ["log_time"] if "log_time" in known else []
@@ -341,12 +344,12 @@ class RunFollower:
         return list(dict.fromkeys(layer for layer, _ in self.names() if layer))
 
     def curve(self, key: Key, axis: str) -> tuple[list[float], list[float | None]]:
-        """Return one curve, from the kind of records that has most of its points."""
+        """Return one curve; of several kinds of records with it, the one with the most points."""
         curves = [columns.points(key, axis) for columns in self.columns.values()]
         return max(curves, key=lambda curve: len(curve[0]), default=([], []))
 
     def newest(self, key: Key) -> float | None:
-        """Return the last value of a curve; None if the last record lacks it."""
+        """Return the last value of a curve; None if the last record does not contain the metric."""
         candidates = [columns for columns in self.columns.values() if key in columns]
         return max(candidates, key=len).newest(key) if candidates else None
 
@@ -411,7 +414,10 @@ def _by_kind(lines: Iterable[bytes]) -> dict[str, list[bytes]]:
 
 
 def _by_split(lines: Iterable[bytes]) -> dict[str, list[bytes]]:
-    """Return measurements by split; decode only lines whose split stands behind their layers."""
+    """Return measurements by split.
+
+    The split usually comes before the layers, and is found without decoding the line.
+    """
     groups: dict[str, list[bytes]] = {}
     for line in lines:
         split = split_of(None)

@@ -14,7 +14,7 @@ from nclab.report.content import check_folder
 
 MIN_TOKEN_LENGTH = 16
 BACKLOG = 1024
-"""Connections that may wait to be accepted; the system may allow fewer."""
+"""Largest number of waiting connections; the operating system may allow fewer."""
 MAX_CONNECTIONS = 512
 """Largest number of open connections; further requests get the answer 503."""
 
@@ -27,7 +27,7 @@ def serve(
     token: str | None = None,
     tell: Callable[[str], None],
 ) -> None:
-    """Serve a folder of runs until Ctrl-C; `tell` gets the line with the address to open.
+    """Serve a folder of runs until Ctrl-C; call `tell` with a line that names the address to open.
 
     If other machines can connect, a token is required: the given one, or a random one, which is
     part of the printed address.
@@ -51,7 +51,7 @@ def serve(
         token = "" if is_loopback(address[0]) else secrets.token_urlsafe(24)
     query = f"?token={token}" if token else ""
     tell(f"Serving {root} at http://{shown}:{address[1]}/{query} - stop with Ctrl-C.")
-    # Pages that listen for events must be told when the server stops.
+    # Streams of events check `stopping` to end when the server stops.
     app = application(root, host=host, token=token, stopping=lambda: server.should_exit)
     config = uvicorn.Config(
         app,
@@ -64,7 +64,7 @@ def serve(
         ws="none",
     )
     server = uvicorn.Server(config)
-    # Responses that are cut off when the server stops are no errors.
+    # When the server stops, it ends open responses; do not log them as errors.
     logging.getLogger("uvicorn.error").addFilter(lambda _: not server.should_exit)
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])

@@ -1,4 +1,4 @@
-"""The static report: a folder of pages that open from disk, without a server and offline."""
+"""The static report: a folder of pages that a browser opens from disk, without a server."""
 
 import json
 import os
@@ -48,7 +48,7 @@ class WrittenReport:
     problems: tuple[str, ...] = ()
     """Files that exist but could not be read, each in one line."""
     ledger_problem: str = ""
-    """Why no claims are shown although there is a file of claims."""
+    """Why no claims are shown although the file of claims exists; empty if there is no problem."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -124,7 +124,7 @@ def check_target(target: Path, root: Path) -> Path:
 
 
 def plotly_script() -> bytes | None:
-    """Return the script of plotly, which reports contain; None if plotly is not installed."""
+    """Return plotly's JavaScript, which is copied into reports; None if plotly is missing."""
     try:
         import plotly
     except ImportError:
@@ -161,7 +161,7 @@ def comparison_scripts(
 
 
 def data_files(content: Content) -> dict[str, str | Path]:
-    """Return the scripts and numbers behind the pages, and the files to copy, by path."""
+    """Return the files below `data/` by path: a text, or the path of a file to copy."""
     claims = json.dumps(list(content.claims), indent=1, ensure_ascii=False)
     files: dict[str, str | Path] = {"claims.json": claims}
     for experiment in content.experiments:

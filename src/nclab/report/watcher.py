@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from nclab.errors import RecordError
 from nclab.progress import track
 from nclab.records import find_runs
-from nclab.records.read import LeftOut
+from nclab.records.read import SkippedPath
 from nclab.report.content import Content, read_content, safe_name, stamp
 from nclab.report.run_data import describe_all, round_values, row_of, run_data, with_axes
 from nclab.report.run_follower import Key, RunFollower
@@ -21,14 +21,14 @@ SEARCH_SECONDS = 1.0
 
 
 class Selection(NamedTuple):
-    """The curves that a page compares."""
+    """Choice of the curves that a page compares."""
 
     metric: str = ""
     layer: str = "last"
     """`last`, `every`, or `=` and the name of a layer."""
     axis: str = "epoch"
     more: tuple[str, ...] = ()
-    """Further metrics."""
+    """Metrics whose curves are sent besides those of `metric`."""
 
 
 class Watcher:
@@ -41,7 +41,7 @@ class Watcher:
         self.versions: dict[str, int] = {}
         """A number for every slug that increases whenever the run grows."""
         self.lock = threading.RLock()
-        """Held while runs are read; hold it so that no run grows meanwhile."""
+        """Lock that is held while runs are read; callers hold it to see unchanged runs."""
         self._content = read_content(root)
         self._stamp = stamp(root)
         self._problems: list[str] = []
@@ -53,7 +53,7 @@ class Watcher:
         self._table: dict[str, Any] = {}
 
     def refresh(self, *, force: bool = False) -> None:
-        """Read what is new, unless that was done a moment ago; with `force`, in any case."""
+        """Read what is new; do nothing a moment after the last call, unless `force` is true."""
         with self.lock:
             now = time.monotonic()
             if self._last_refresh and now - self._last_refresh < REFRESH_SECONDS and not force:
@@ -75,9 +75,9 @@ class Watcher:
 
     def _search(self) -> None:
         """Find new runs, forget deleted ones, and read changed experiments."""
-        left_out: list[LeftOut] = []
-        folders = find_runs(self.root, left_out=left_out)
-        self._problems = [entry.why.replace(f"{self.root}/", "") for entry in left_out]
+        skipped: list[SkippedPath] = []
+        folders = find_runs(self.root, skipped=skipped)
+        self._problems = [entry.reason.replace(f"{self.root}/", "") for entry in skipped]
         self._unreadable = {path: why for path, why in self._unreadable.items() if path in folders}
         known = {run.folder: run for run in self.runs.values()}
         self.runs = {}
@@ -100,7 +100,7 @@ class Watcher:
 
     @property
     def content(self) -> Content:
-        """Everything but the runs; names the runs that could not be read."""
+        """Content of the folder except the runs; `problems` also names runs that cannot be read."""
         with self.lock:
             damaged = (run.problem for run in self.runs.values() if run.problem)
             unread = *self._problems, *self._unreadable.values(), *damaged
@@ -119,7 +119,7 @@ class Watcher:
             ]
 
     def table(self) -> dict[str, Any]:
-        """Return the table by which pages compare runs, and every layer that some run has."""
+        """Return the table that compares runs, and the names of all layers."""
         with self.lock:
             before, self._rows = self._rows, {}
             for slug, run in self.runs.items():
@@ -134,7 +134,10 @@ class Watcher:
             return self._table
 
     def curves(self, selection: Selection, since: dict[str, int]) -> dict[str, Any]:
-        """Return the selected curves of the runs that grew, and update the versions in `since`."""
+        """Return the selected curves of the runs that have changed since the last call.
+
+        `since` holds the versions of the runs that the caller has seen, and is updated.
+        """
         with self.lock:
             grown = {}
             for slug, run in self.runs.items():
@@ -157,10 +160,10 @@ def _curves(run: RunFollower, selection: Selection) -> list[dict[str, Any]]:
         for key in _keys(run, metric, selection.layer):
             x, y = run.curve(key, selection.axis)
             if not x and selection.axis == "epoch":
-                x, y = run.curve(key, "step")  # the run does not count epochs
+                x, y = run.curve(key, "step")  # for runs that do not count epochs
             if x:
-                about = {"metric": metric, "layer": key[0]}
-                curves.append({**about, "x": round_values(x, 9), "y": round_values(y)})
+                labels = {"metric": metric, "layer": key[0]}
+                curves.append({**labels, "x": round_values(x, 9), "y": round_values(y)})
     return curves
 
 

@@ -147,7 +147,7 @@ def product_blocks(
 class SymmetricSum:
     """A d x d sum of products rows^T rows, of which only the part above the diagonal is computed.
 
-    The part is stored as strips, each a few rows of the sum from the diagonal to the right.
+    It is computed in strips: `STRIP` rows of the sum, each from the diagonal to the right.
     """
 
     def __init__(self, total: Tensor) -> None:

@@ -139,7 +139,8 @@ class ProcessGroup:
                 warned = True
                 warnings.warn(
                     f"Rank {self.rank} waits for the other {self.size - 1} processes. Make the "
-                    "same call in all of them, or measure one alone with process_group='local'.",
+                    "same call in all of them, or measure in this process alone with "
+                    "process_group='local'.",
                     NclabWarning,
                     stacklevel=5,
                 )

@@ -241,7 +241,7 @@ def worst_inter(
 
 
 def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> WorstCase:
-    """Search from every start, make each end point satisfy the constraints, and return the worst."""
+    """Search from every start, make the end points satisfy the constraints; return the worst."""
     if starts < 1:
         raise DataError(f"Expected at least 1 start, got {starts}.")
     rng = np.random.default_rng(seed)

@@ -18,10 +18,11 @@ from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, log_schedule, tak
 
 Backend = Literal["auto", "kernel", "numpy", "torch", "cuda"]
 KERNEL_WORK = 250_000
-"""Number of products C * CN * d up to which the compiled kernel, on one core, is faster than torch.
-"""
+"""Largest number of multiplications C * CN * d in a step for which the compiled kernel, on one
+core, is faster than torch."""
 KERNEL_STEPS = 20_000
-"""Number of steps from which loading the kernel (half a second, or seconds the first time) pays."""
+"""Smallest number of steps for which nclab loads the compiled kernel. Loading takes half a second,
+or some seconds the first time."""
 
 
 class Advance(NamedTuple):
@@ -30,13 +31,13 @@ class Advance(NamedTuple):
     steps: int
     """Number of steps taken; fewer than requested if the last step made the point non-finite."""
     log_time: float
-    """log of the sum of the step sizes."""
+    """Logarithm of the sum of the step sizes."""
     finite: bool
-    """Whether the point is finite."""
+    """Whether all entries of the point are finite."""
 
 
 class Stepper(Protocol):
-    """A point with a method that takes steps of descent."""
+    """A point (W, H) of the model, with a method that takes steps of gradient descent."""
 
     name: str
     problem: Problem
@@ -46,7 +47,7 @@ class Stepper(Protocol):
         """Take steps; `share` (CN,) is the weight of each sample in the loss."""
 
     def move(self, by: Array) -> None:
-        """Add a displacement to the point."""
+        """Add an array to the point."""
 
     def theta(self) -> Array:
         """Return a copy of the point."""
@@ -54,10 +55,10 @@ class Stepper(Protocol):
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Noise and batches of descent; every backend draws the same random numbers."""
+    """Options for noisy or stochastic descent; every backend draws the same random numbers."""
 
     noise: float = 0.0
-    """Standard deviation of the normal noise added to each entry of the gradient in every step."""
+    """Standard deviation of Gaussian noise that every step adds to each entry of the gradient."""
     batch: int | None = None
     """Number of samples drawn without replacement in every step; None uses all samples."""
     seed: int = 0
@@ -79,14 +80,15 @@ def descend(
     sample_at: Sequence[int] | None = None,
     backend: Backend = "auto",
 ) -> Trajectory:
-    r"""Run gradient descent with a fixed rate, sampled on a logarithmic schedule.
+    r"""Run gradient descent with a fixed learning rate, and measure some of its points.
 
     $$\theta \leftarrow \theta - \eta\nabla L(\theta)$$
 
     Source: ji2022, Sec. 4 (rate 5, on the mean loss)
 
     Args:
-        start: a point; by default normal numbers with standard deviation 0.1 and seed 0.
+        start: a point; by default Gaussian numbers with standard deviation 0.1 and seed 0.
+        rate: the learning rate $\eta$.
         sample_at: the steps to measure, by default 12 per decade; the first and the last step are
             always measured.
         backend: `auto` uses torch for large problems and the compiled kernel for small ones, or
@@ -109,14 +111,14 @@ def normalised_descent(
     sample_at: Sequence[int] | None = None,
     backend: Backend = "auto",
 ) -> Trajectory:
-    r"""Run descent with a rate that grows as the loss falls, so that the margin grows linearly.
+    r"""Run descent with a learning rate proportional to 1/L, so that the margin grows linearly.
 
     $$\theta \leftarrow \theta - c\,\frac{\nabla L(\theta)}{L(\theta)\,\|\theta\|^2}$$
 
     Source: ji2022, Sec. 5.3 (the loss-dependent rate it asks for)
 
-    For (C, N, d) = (5, 10, 20) rates up to 300 are stable. Without the norm in the denominator,
-    descent would approach the edge of stability. The arguments are those of `descend`.
+    The arguments are those of `descend`; c is `rate`. For (C, N, d) = (5, 10, 20) rates up to 300
+    are stable. Without the norm in the denominator, descent would approach the edge of stability.
 
     >>> run = normalised_descent(Problem(3, 2, 2), steps=100, rate=20.0)
     >>> run.last.log_time > 30
@@ -162,7 +164,10 @@ def _run(
 
 
 def _between_samples(stepper: Stepper, disturbance: Disturbance | None) -> Callable[[int], Advance]:
-    """Return a function that takes a number of steps, one by one if each needs random numbers."""
+    """Return a function that takes a given number of steps.
+
+    With noise or batches, it draws random numbers for every step.
+    """
     problem = stepper.problem
     share = np.full(problem.samples, problem.share)
     if disturbance is None:
@@ -173,7 +178,10 @@ def _between_samples(stepper: Stepper, disturbance: Disturbance | None) -> Calla
         raise NclabError(f"Expected a batch of at most {problem.samples} samples, got {batch}.")
 
     def draw_weights() -> Array:
-        """Return a weight for each sample; the batch carries the weight of all samples."""
+        """Return (CN,) the weights of the samples in one step.
+
+        Samples outside the batch have weight 0; the sum of all weights is always the same.
+        """
         if batch is None:
             return share
         weights = np.zeros_like(share)
@@ -223,7 +231,7 @@ def _stepper(
 
 
 class NumpyStepper(Stepper):
-    """Steps in numpy, with the formulas of `problem`; available everywhere."""
+    """Steps in numpy, which need no other package."""
 
     name = "numpy"
 
@@ -355,7 +363,10 @@ class TorchStepper(Stepper):
 
 
 def _normalised_factor(top: Tensor, sums: Tensor, shares: Tensor) -> tuple[Tensor, float]:
-    """Return the factor from e^{z_j - z_y - top} to d log L / dz_j, and log L."""
+    """Return the factor that turns e^{z_j - z_y - top} into d log L / dz_j, and log L.
+
+    z are the logits of a sample, y its label, and `top` the largest z_j - z_y.
+    """
     log_odds = top + sums.log()
     losses = torch.nn.functional.softplus(log_odds, threshold=100.0)
     small = log_odds < TINY_LOG

@@ -1,4 +1,4 @@
-"""Examination of a point of the layer-peeled model, from a file or Example 3.1 of ji2022."""
+"""Classify a point of the layer-peeled model, from a file or Example 3.1 of ji2022."""
 
 import math
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ from nclab.ulpm.landscape import (
 from nclab.ulpm.problem import Array, Problem, Reduction
 
 FEATURES = ("features", "X", "inputs", "H")
-"""Names of the array of features in a file."""
+"""Names that the array of features may have in a file."""
 EXAMPLE = "3.1"
 """Number of the example in ji2022."""
 DIRECTION = np.array(
     [[1.0, -1.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0], [0.0, 0.0, -1.0, 1.0]]
 )
-"""W and H of Eq. (7) at scale 1."""
+"""W, and also H, of ji2022, Eq. (7), for scale 1."""
 
 
 def example_problem() -> Problem:
@@ -35,7 +35,7 @@ def example_problem() -> Problem:
 
 
 def example_point(scale: float = 1.0) -> Array:
-    """Return the point of Eq. (7): two orthogonal pairs of opposite classes.
+    """Return the saddle point of Eq. (7): two orthogonal pairs of opposite classes.
 
     Source: ji2022, Eq. (7)
 
@@ -49,7 +49,7 @@ def example_point(scale: float = 1.0) -> Array:
 
 @dataclass(frozen=True)
 class Subject:
-    """A point to examine, with its problem."""
+    """A point to classify, with its name and problem."""
 
     name: str
     problem: Problem
@@ -60,7 +60,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Examination:
-    """A point with its kind and a direction of descent."""
+    """A point with its kind, such as strict saddle, and a direction of descent if there is one."""
 
     subject: Subject
     landscape: Landscape
@@ -80,9 +80,9 @@ class Examination:
         rows = [
             ("kind", landscape.kind.value),
             ("smallest eigenvalue", f"{landscape.smallest_eigenvalue:.6g}"),
-            ("gap to the optimum", f"{landscape.gap:.6g}  (log {landscape.log_gap:.6g})"),
-            ("relative gradient", f"{landscape.relative_gradient:.3g}"),
-            ("log loss", f"{landscape.log_loss:.8g}, at best {landscape.optimal_log_loss:.8g}"),
+            ("loss above the optimum", f"{landscape.gap:.6g} (log ratio {landscape.log_gap:.6g})"),
+            ("tangent share of the gradient", f"{landscape.relative_gradient:.3g}"),
+            ("log loss", f"{landscape.log_loss:.8g} (optimum {landscape.optimal_log_loss:.8g})"),
         ]
         if self.escape is not None:
             descent = self.escape
@@ -99,7 +99,7 @@ class Examination:
 def find_point(
     path: Path | None, example: str | None, *, scale: float = 1.0, reduction: Reduction = "sum"
 ) -> Subject:
-    """Return the point of a file or of an example of the paper."""
+    """Return the point in a file, or the point of an example of ji2022."""
     if (path is None) == (example is None):
         given = "neither" if path is None else "both"
         raise NclabError(f"Expected either a POINT file or --example {EXAMPLE}, got {given}.")
@@ -110,7 +110,7 @@ def find_point(
             )
         return read_point(path, reduction)
     if example != EXAMPLE:
-        raise NclabError(f"Expected the example {EXAMPLE}, got {example!r}.")
+        raise NclabError(f"Expected --example {EXAMPLE}, the only one, got {example!r}.")
     problem = replace(example_problem(), reduction=reduction)
     return Subject(f"Example {EXAMPLE}", problem, example_point(scale), scale)
 
@@ -122,8 +122,8 @@ def read_point(path: Path, reduction: Reduction = "sum") -> Subject:
     H = np.asarray(pick(arrays, FEATURES, path), dtype=np.float64)
     if W.ndim != 2 or H.ndim != 2 or len(W) == 0 or len(H) == 0 or len(H) % len(W):
         raise DataError(
-            f"Expected W (C, d) and H (C N, d), got {W.shape} and {H.shape} in {path.name}. "
-            "Store one feature per row, and the same number of rows for every class."
+            f"Expected W of shape (C, d) and H of shape (C N, d), got {W.shape} and {H.shape} in "
+            f"{path.name}. Store one feature per row of H, and equally many for every class."
         )
     labels = pick_optional(arrays, LABELS)
     if labels is not None:
@@ -133,7 +133,7 @@ def read_point(path: Path, reduction: Reduction = "sum") -> Subject:
 
 
 def _class_order(labels: Any, classes: int, rows: int) -> Any:
-    """Return the order of rows by class; raise unless all classes have equally many."""
+    """Return the order that sorts features by class; raise if classes have different counts."""
     if labels.shape != (rows,) or labels.dtype.kind not in "iu":
         raise DataError(
             f"Expected {rows} integer labels, got {labels.dtype} of shape {labels.shape}."
@@ -156,7 +156,11 @@ def examine(subject: Subject) -> Examination:
 
 
 def slice_below(subject: Subject) -> tuple[Array, Array]:
-    """Return a `sphere_slice` along eigenvectors of a small and of a larger eigenvalue."""
+    """Return the loss around the point on two directions of the sphere, for a figure.
+
+    The directions are Hessian eigenvectors: that of the smallest eigenvalue and that of a larger
+    one.
+    """
     count = min(64, subject.theta.size - 1)
     vectors = smallest_eigenpairs(subject.problem, subject.theta, count=count).vectors
     return sphere_slice(subject.problem, subject.theta, vectors[[0, -1]])

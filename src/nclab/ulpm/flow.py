@@ -1,7 +1,8 @@
-r"""Gradient flow of the layer-peeled model up to any time.
+r"""Gradient flow of the layer-peeled model up to any time t.
 
-The flow becomes as slow as the loss is small. It is therefore integrated in a rescaled time,
-$ds = L\|\theta\|^2 dt$, in which the margin grows linearly; log t is a coordinate of the state.
+The speed of the flow is proportional to the loss L, which becomes tiny. nclab therefore integrates
+in a rescaled time s with $ds = L\|\theta\|^2 dt$, in which the margin grows linearly, and computes
+log(1 + t) along with the point $\theta$.
 """
 
 import math
@@ -18,10 +19,10 @@ from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, take_sample
 Derivative = Callable[[float, Array], Array]
 
 EVALUATIONS = 10_000_000
-"""Largest number of gradients; a flow that needs more has stalled."""
+"""Largest number of gradient evaluations; a flow that needs more counts as stalled."""
 
 FIRST, LAST = -30.0, 1e7
-"""Smallest and largest log time. Before the first one the point hardly moves; the last one needs
+"""Smallest and largest final log t. Up to log t = -30 the point hardly moves; log t = 1e7 needs
 about `EVALUATIONS` gradients."""
 
 
@@ -46,8 +47,10 @@ def flow(
     contains the drift of the flow's invariants.
 
     Args:
-        start: a point; by default normal numbers with standard deviation 0.1 and seed 0.
-        sample_at: the log times to measure; by default evenly spaced in log(1 + log(1 + t)).
+        log_time: log t at the end.
+        start: a point; by default Gaussian numbers with standard deviation 0.1 and seed 0.
+        sample_at: the values of log t to measure; by default evenly spaced in
+            log(1 + log(1 + t)).
         tolerance: relative error per step; with 1e-9 the invariants drift by less than 1e-8.
 
     >>> run = flow(Problem(3, 2, 2), log_time=50.0)
@@ -85,14 +88,17 @@ def flow(
 
 
 def flow_schedule(log_time: float, *, count: int = 60) -> list[float]:
-    """Return log times from t = 0.1 to the last one, evenly spaced in log log t."""
+    """Return values of log t from t = 0.1 to `log_time`, evenly spaced in log(1 + log(1 + t))."""
     first = min(math.log1p(0.1), _log1p_exp(log_time))
     points = np.geomspace(1 + first, 1 + _log1p_exp(log_time), count) - 1
     return [_log_expm1(float(point)) for point in points]
 
 
 def _advance(solver: Any, clock: float) -> tuple[int, str | None]:
-    """Step until log(1 + t) reaches `clock`; return the steps and the reason if they fail."""
+    """Integrate until log(1 + t) reaches `clock`.
+
+    Return the number of steps, and the reason if the integrator fails.
+    """
     steps = 0
     while solver.y[-1] < clock:
         failure = solver.step()
@@ -103,7 +109,7 @@ def _advance(solver: Any, clock: float) -> tuple[int, str | None]:
 
 
 def _state_at(solver: Any, clock: float) -> Array:
-    """Return the state where log(1 + t) = `clock`, within the last step."""
+    """Return the state at log(1 + t) = `clock`, interpolated within the last step."""
     from scipy.optimize import brentq
 
     interpolant, time = solver.dense_output(), solver.t

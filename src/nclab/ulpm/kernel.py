@@ -25,7 +25,7 @@ FAST = ("reassoc", "contract", "nsz")
 
 
 def _compiled(*flags: str) -> Callable[[Function], Function]:
-    """Return a decorator that compiles and caches; without numba it changes nothing."""
+    """Return a decorator that compiles a function with numba; without numba it does nothing."""
     if importlib.util.find_spec("numba") is None:
         return lambda function: function
     import numba
@@ -71,7 +71,10 @@ def exponentials(x: Array, bits: Any, scale: Array) -> None:
 
 @_compiled(*FAST)
 def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: Array) -> None:
-    """Replace logits (C, CN) by e^{z_j - z_y - top}, 0 at the label; write top and sums over j."""
+    """Replace the logits z (C, CN) by e^{z_j - z_y - top}, or 0 for the label j = y.
+
+    For every sample, write the largest z_j - z_y to `top`, and the sum over j to `sums`.
+    """
     classes, samples = logits.shape
     per_class = samples // classes
     for y in range(classes):
@@ -97,7 +100,11 @@ def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: A
 
 @_compiled(*FAST)
 def _log_loss(top: Array, sums: Array, share: Array, factor: Array) -> float:
-    """Return log L; write the factor share * p / (L * sum) from exponentials to d log L / dz."""
+    """Return log L; write to `factor` what turns exponentials into d log L / dz.
+
+    The exponentials are those of `_softmax_weights`. The factor of a sample is
+    share * p / (L * sum), with p the probability of the wrong classes.
+    """
     largest = -np.inf
     for i in range(top.shape[0]):
         log_odds = top[i] + math.log(sums[i])
@@ -117,7 +124,7 @@ def _log_loss(top: Array, sums: Array, share: Array, factor: Array) -> float:
 
 @_compiled(*FAST)
 def _logits(W: Array, Ht: Array, logits: Array) -> None:
-    """Write logits (C, CN) = W Ht, four columns of W at a time to save loads and stores."""
+    """Write the logits (C, CN) = W Ht to `logits`; four columns of W at a time, which is faster."""
     classes, dim = W.shape
     samples = Ht.shape[1]
     for j in range(classes):
@@ -136,7 +143,7 @@ def _logits(W: Array, Ht: Array, logits: Array) -> None:
 
 @_compiled(*FAST)
 def _weigh(weights: Array, sums: Array, factor: Array) -> None:
-    """Turn exponentials into derivatives with respect to the logits, for all classes."""
+    """Replace the exponentials in `weights` by the derivatives with respect to the logits."""
     classes, samples = weights.shape
     per_class = samples // classes
     for j in range(classes):
@@ -149,7 +156,7 @@ def _weigh(weights: Array, sums: Array, factor: Array) -> None:
 
 @_compiled(*FAST)
 def _classifier_gradient(weights: Array, Ht: Array, gradient: Array) -> None:
-    """Write gradient (C, d) = weights H, four entries at a time."""
+    """Write the gradient (C, d) of the classifier, weights H, to `gradient`."""
     classes, samples = weights.shape
     dim = Ht.shape[0]
     for j in range(classes):
@@ -171,7 +178,7 @@ def _classifier_gradient(weights: Array, Ht: Array, gradient: Array) -> None:
 
 @_compiled(*FAST)
 def _move_features(W: Array, weights: Array, Ht: Array, size: float) -> None:
-    """Subtract size Wᵀ weights from Ht, five classes at a time."""
+    """Take the step of the features: subtract size * Wᵀ weights from Ht."""
     classes, dim = W.shape
     samples = Ht.shape[1]
     for k in range(dim):
@@ -195,10 +202,10 @@ def _move_features(W: Array, weights: Array, Ht: Array, size: float) -> None:
 
 @_compiled(*FAST)
 def run(W: Array, Ht: Array, share: Array, rate: float, steps: int, normalised: bool) -> Any:
-    """Take steps in place: theta -= rate grad L, or rate grad L / (L |theta|^2) if normalised.
+    """Take steps of descent in place.
 
-    Returns the number of steps, the log of the sum of normalised step sizes, and whether W is
-    finite.
+    A step subtracts rate * grad L or, if `normalised`, rate * grad L / (L |theta|^2). Return the
+    number of steps, the logarithm of the sum of normalised step sizes, and whether W is finite.
     """
     classes, dim = W.shape
     samples = Ht.shape[1]

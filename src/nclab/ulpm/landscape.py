@@ -1,6 +1,6 @@
-r"""The loss on the sphere $\|W\|_F^2+\|H\|_F^2=r^2$: its derivatives, its critical points, escapes.
+r"""The loss L on the sphere $\|W\|_F^2+\|H\|_F^2=r^2$: derivatives and kinds of critical points.
 
-Derivatives are divided by L, so that points with losses as small as 1e-400 can be examined.
+Derivatives are divided by L, so that they are accurate for losses as small as 1e-400.
 """
 
 import math
@@ -24,15 +24,15 @@ from nclab.ulpm.problem import (
 DENSE = 600
 """Largest number of variables for which the Hessian is formed; otherwise Lanczos is used."""
 ROUNDING = 1e-14
-"""Norm of the gradient of log L, relative to the point, up to which it is mere rounding."""
+"""The gradient of log L counts as zero if its norm is at most this share of the point's norm."""
 
 
 class Tangent(NamedTuple):
-    """First derivatives at a point of the sphere."""
+    """Loss and first derivatives at a point of the sphere."""
 
     log_loss: float
     gradient: Array
-    """(C + CN, d) Riemannian gradient of L, divided by L."""
+    """(C + CN, d) Riemannian gradient of L on the sphere, divided by L."""
     radial: float
     """Inner product of the gradient of L with the point, divided by L."""
     steepness: float
@@ -40,15 +40,17 @@ class Tangent(NamedTuple):
 
     @property
     def relative(self) -> float:
-        """Norm of the Riemannian gradient over that of the full gradient."""
+        """Norm of the Riemannian gradient divided by the norm of the full gradient."""
         size = float(np.linalg.norm(self.gradient))
         return size / self.steepness if self.steepness > 0 else 0.0
 
 
 def tangent(problem: Problem, theta: Array) -> Tangent:
-    r"""Return the gradient of the loss in the tangent space of the sphere, over L.
+    r"""Return the gradient of the loss L in the tangent space of the sphere, divided by L.
 
     $$P\nabla L/L,\qquad P = I-\theta\theta^T/\|\theta\|^2$$
+
+    P projects onto the tangent space at the point $\theta$.
 
     Source: ji2022, Def. 3.2
     """
@@ -63,13 +65,14 @@ def tangent(problem: Problem, theta: Array) -> Tangent:
 
 
 def hessian_product(problem: Problem, theta: Array) -> Callable[[Array], Array]:
-    r"""Return the function that multiplies the Hessian of the loss on the sphere, over L, by v.
+    r"""Return a function that multiplies a vector by the Hessian of the loss L, divided by L.
 
     $$P\nabla^2L\,P - \frac{\langle\nabla L,\theta\rangle}{\|\theta\|^2}P$$
 
-    Source: ji2022, Thm 3.4 (the operator its proof needs)
+    This is the Hessian on the sphere, with P the projection onto the tangent space at $\theta$. A
+    product costs four matrix products of the size of H Wᵀ; the Hessian is never formed.
 
-    Costs four products of the size of H Wᵀ; the Hessian itself is never formed.
+    Source: ji2022, Thm 3.4 (the operator its proof needs)
     """
     W, H = problem.split(theta)
     value, weights = logit_gradient(problem, theta)  # (CN, C) (softmax - onehot) share / L
@@ -98,20 +101,21 @@ def hessian_product(problem: Problem, theta: Array) -> Callable[[Array], Array]:
 
 
 class Eigenpairs(NamedTuple):
-    """The smallest eigenvalues of the Hessian on the sphere, over L."""
+    """Smallest eigenvalues of the Hessian of L on the sphere, divided by L, with eigenvectors."""
 
     values: Array
-    """(k,) ascending."""
+    """(k,) eigenvalues in ascending order."""
     vectors: Array
-    """(k, C + CN, d) of unit norm."""
+    """(k, C + CN, d) eigenvectors of unit norm."""
     size: float
-    """Largest absolute eigenvalue, or an estimate."""
+    """Largest absolute eigenvalue; an estimate for large problems."""
 
 
 def smallest_eigenpairs(problem: Problem, theta: Array, *, count: int = 4) -> Eigenpairs:
-    """Return the smallest eigenvalues of the Hessian in the tangent space, over L.
+    """Return the `count` smallest eigenvalues of the Hessian of L on the sphere, divided by L.
 
-    Up to 600 variables the Hessian is dense; otherwise Lanczos (ARPACK) uses products with it.
+    With at most 600 variables, the Hessian is formed. For larger problems, the Lanczos method
+    (ARPACK) only multiplies vectors by it.
 
     Source: ji2022, Thm 3.4
     """
@@ -138,7 +142,7 @@ def _lanczos(apply: Callable[[Array], Array], theta: Array, count: int) -> Eigen
     unit = theta.ravel() / math.sqrt(square_norm(theta))
     start = np.random.default_rng(0).standard_normal(theta.size)
     if abs(float(unit @ start)) > 0.5 * float(np.linalg.norm(start)):
-        # `Problem.initial(seed=0)` draws the same numbers: nothing of them is tangent.
+        # `Problem.initial(seed=0)` draws the same numbers, which have no tangent part.
         start = np.random.default_rng(1).standard_normal(theta.size)
     shape = (theta.size, theta.size)
 
@@ -165,8 +169,9 @@ def _lanczos(apply: Callable[[Array], Array], theta: Array, count: int) -> Eigen
             values, vectors = failure.eigenvalues, failure.eigenvectors
     if len(values) == 0:
         raise NclabError(
-            f"Expected the smallest eigenvalues of {theta.size} variables within {60 * subspace} "
-            "products, got none, as they are too close together. Examine a smaller problem."
+            f"The smallest eigenvalues of the Hessian in {theta.size} variables are too close "
+            f"together: the Lanczos method found none in {60 * subspace} steps. Use a smaller "
+            "problem."
         )
     order = np.argsort(values)
     lowest = vectors.T[order].reshape(len(order), *theta.shape)
@@ -184,7 +189,7 @@ class PointKind(StrEnum):
     strict_saddle = "strict saddle"
     global_minimum = "global minimum"
     degenerate = "degenerate critical point"
-    """A point that is not optimal, without a descent direction or negative curvature."""
+    """A critical point that is not optimal and has no direction of negative curvature."""
 
 
 @dataclass(frozen=True)
@@ -195,25 +200,25 @@ class Landscape:
     smallest_eigenvalue: float
     """Smallest eigenvalue of the Hessian of L on the sphere; 0 if L itself is below 1e-308."""
     relative_eigenvalue: float
-    """The smallest eigenvalue over the largest in absolute value."""
+    """Smallest eigenvalue divided by the largest absolute eigenvalue."""
     negative_eigenvalues: int
-    """Number of the computed eigenvalues that are negative beyond the tolerance."""
+    """Number of computed eigenvalues that are negative by more than the tolerance."""
     relative_gradient: float
-    """Norm of the Riemannian gradient over that of the full gradient."""
+    """Norm of the Riemannian gradient divided by the norm of the full gradient."""
     log_loss: float
     optimal_log_loss: float
-    """log of the smallest loss for this norm, ji2022, Thm 3.3."""
+    """Logarithm of the smallest loss on this sphere (ji2022, Thm 3.3)."""
     radius: float
 
     @property
     def gap(self) -> float:
-        """L minus the smallest loss for this norm."""
+        """L minus the smallest loss on this sphere."""
         best = math.exp(min(self.optimal_log_loss, 700.0))
         return best * math.expm1(min(self.log_gap, 700.0))
 
     @property
     def log_gap(self) -> float:
-        """log of L over the smallest loss for this norm, the relative gap."""
+        """Logarithm of L divided by the smallest loss on this sphere; 0 at the optimum."""
         return self.log_loss - self.optimal_log_loss
 
     def to_dict(self) -> dict[str, Any]:
@@ -224,13 +229,16 @@ class Landscape:
 
 
 def classify(problem: Problem, theta: Array, *, tolerance: float = 1e-7) -> Landscape:
-    """Classify a point of its sphere: not critical, a strict saddle, a minimum or degenerate.
+    """Return whether a point is a minimum, a strict saddle or not critical on its sphere.
+
+    A fourth kind is a degenerate critical point.
 
     Source: ji2022, Thm 3.3 and Thm 3.4
 
     Args:
-        tolerance: bound on the relative gradient and the relative eigenvalue. The gap of a minimum
-            is of second order and is bounded by the square of the tolerance, at least 1e-12.
+        tolerance: a point is critical if its `relative_gradient` is at most this; an eigenvalue is
+            negative if `relative_eigenvalue` is below minus this. A critical point is a minimum if
+            `log_gap` is at most the square of the tolerance, or 1e-12 if that is larger.
     """
     theta = problem.checked(theta)
     if not theta.any():
@@ -265,15 +273,15 @@ class Escape:
     """A direction in the tangent space along which the loss falls."""
 
     direction: Array
-    """(C + CN, d) of unit norm, orthogonal to the point."""
+    """(C + CN, d) direction of unit norm, orthogonal to the point."""
     order: int
-    """1: along the gradient; 2: along negative curvature."""
+    """1 if the direction is minus the gradient; 2 if it is one of negative curvature."""
     angle: float
-    """Length of the step, as an angle seen from the centre of the sphere."""
+    """Length of a step, as an angle seen from the centre of the sphere."""
     predicted: float
-    """Relative change of the loss, to leading order."""
+    """Change of the loss by the step, divided by the loss, as predicted to leading order."""
     actual: float
-    """Relative change of the loss."""
+    """Change of the loss by the step, divided by the loss."""
 
 
 def escape(problem: Problem, theta: Array, *, angle: float = 0.01) -> Escape | None:
@@ -281,6 +289,9 @@ def escape(problem: Problem, theta: Array, *, angle: float = 0.01) -> Escape | N
 
     $$\Delta L \approx -s\,r\,\|P\nabla L\| \quad\text{or, at a critical point,}\quad
       \tfrac12 s^2 r^2\lambda_{\min}$$
+
+    $\Delta L$ is the change of the loss by a step of angle s on the sphere of radius r, P the
+    projection onto the tangent space and $\lambda_{\min}$ the smallest eigenvalue of the Hessian.
 
     Source: ji2022, Thm 3.4 (with < for the printed <=, which a rotation of W and H satisfies)
 
@@ -305,7 +316,7 @@ def escape(problem: Problem, theta: Array, *, angle: float = 0.01) -> Escape | N
 
 
 def along_circle(theta: Array, direction: Array, angle: float) -> Array:
-    """Return the point at an angle along the great circle with a unit tangent direction."""
+    """Return the point that a great circle from `theta` in a unit direction reaches at an angle."""
     radius = math.sqrt(square_norm(theta))
     return math.cos(angle) * theta + (math.sin(angle) * radius) * direction
 
@@ -313,11 +324,11 @@ def along_circle(theta: Array, direction: Array, angle: float) -> Array:
 def sphere_slice(
     problem: Problem, theta: Array, directions: Array, *, reach: float = 1.2, points: int = 61
 ) -> tuple[Array, Array]:
-    """Return the loss around a point, over two orthonormal tangent directions (2, C + CN, d).
+    """Return the loss on a grid around a point of the sphere, for a figure.
 
-    Returns (p,) angles along each direction, with 0 in the middle, and (p, p) values of log L; the
-    second direction varies along rows. The great circle in the direction of (a, b) leads to the
-    point with these coordinates.
+    The grid lies in two orthonormal tangent directions, (2, C + CN, d). Return (p,) angles along
+    each direction, with 0 in the middle, and (p, p) values of log L; the second direction varies
+    from row to row. A great circle in the tangent direction (a, b) leads to the grid point (a, b).
     """
     angles = np.linspace(-reach, reach, points)
     log_losses = np.empty((points, points))
@@ -337,7 +348,7 @@ class SphereSolution:
     theta: Array
     log_loss: float
     log_gap: float
-    """log of the loss over the closed-form optimum of ji2022, Thm 3.3."""
+    """Logarithm of the loss divided by the smallest loss on the sphere (ji2022, Thm 3.3)."""
 
 
 def minimise_on_sphere(problem: Problem, *, radius: float, seed: int = 0) -> SphereSolution:

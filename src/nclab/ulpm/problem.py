@@ -18,18 +18,18 @@ Array = NDArray[np.float64]
 Reduction = Literal["mean", "sum"]
 
 HUGE = 1e150
-"""Largest number allowed in a point; squares of larger numbers overflow in float64."""
+"""Largest absolute value allowed in a point; squares of larger numbers overflow in float64."""
 TINY_LOG = -37.0
-"""Value of a below which log(1 + e^a) equals e^a in float64."""
+"""For a below this value, log(1 + e^a) equals e^a in float64."""
 
 
 @dataclass(frozen=True)
 class Problem:
     """The sizes of the model, and whether the loss is the sum or the mean over samples.
 
-    ji2022 writes K, n for our C, N. Its Eq. (4) is the sum. Its learning rate of 5 is stable for
-    the mean, which is therefore the default. For the sum, descent with this rate diverges or, from
-    starts far below 0.01, mostly does not collapse.
+    ji2022 writes K, n for our C, N. The loss in its Eq. (4) is the sum, but its learning rate of 5
+    is stable only for the mean, which is therefore the default here. With the sum, descent with
+    this rate diverges or, if the start has a scale far below 0.01, mostly does not collapse.
 
     >>> problem = Problem(num_classes=5, per_class=10, dim=20)
     >>> problem.samples, problem.shape
@@ -65,7 +65,7 @@ class Problem:
 
     @property
     def share(self) -> float:
-        """The weight of one sample in the loss."""
+        """Weight of one sample in the loss: 1 for the sum, 1/(CN) for the mean."""
         return 1.0 / self.samples if self.reduction == "mean" else 1.0
 
     @cached_property
@@ -75,12 +75,12 @@ class Problem:
 
     @cached_property
     def label_positions(self) -> NDArray[np.int64]:
-        """(CN,) positions of the labels' logits in a flat (C, CN) array."""
+        """(CN,) index of each label's logit in a flattened (C, CN) array of logits."""
         return self.labels * self.samples + self.rows
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """(CN,) indices of the features, 0, 1, 2, ..."""
+        """(CN,) index of each feature: 0, 1, 2, ..."""
         return np.arange(self.samples)
 
     def split(self, theta: Array) -> tuple[Array, Array]:
@@ -121,7 +121,7 @@ class Problem:
         return point
 
     def initial(self, *, scale: float = 0.1, seed: int = 0) -> Array:
-        """Return a point of independent normal numbers with standard deviation `scale`, W first."""
+        """Return a random point of Gaussian numbers with standard deviation `scale`."""
         if not (math.isfinite(scale) and scale > 0):
             raise NclabError(f"Expected a positive scale, got {scale}.")
         if scale > HUGE:
@@ -135,13 +135,13 @@ class LogitGradient(NamedTuple):
 
     log_loss: float
     weights: Array
-    """(CN, C) derivative: non-negative except at the label, each row sums to 0."""
+    """(CN, C) derivative of log L: negative for the label, else positive; each row sums to 0."""
 
 
 def logit_gradient(problem: Problem, theta: Array, share: Array | None = None) -> LogitGradient:
-    """Return log L and its derivative with respect to the logits, the basis of all quantities.
+    """Return log L and its derivative with respect to the logits.
 
-    `share` (CN,) are weights of the samples; by default all weights equal `problem.share`.
+    `share` (CN,) are the weights of the samples in the loss; by default all equal `problem.share`.
     """
     W, H = problem.split(theta)
     logits = W @ H.T  # (C, CN): reductions over classes then run along rows.
@@ -188,7 +188,7 @@ class LogGradient(NamedTuple):
 
     log_loss: float
     gradient: Array
-    """(C + CN, d) gradient of log L, which equals grad L / L and is finite for any margin."""
+    """(C + CN, d) gradient of log L, equal to grad L / L, and finite however small L is."""
 
 
 def log_gradient(problem: Problem, theta: Array) -> LogGradient:
@@ -207,9 +207,11 @@ def log_gradient(problem: Problem, theta: Array) -> LogGradient:
 
 
 def pair_margins(problem: Problem, theta: Array) -> Array:
-    r"""Return (CN, C) margins of every sample against every other class; inf at its own class.
+    r"""Return the (CN, C) margins: the label's logit minus the logit of each other class.
 
     $$m_{kij} = (w_k - w_j)\cdot h_{k,i}$$
+
+    The entry of the label itself is inf.
 
     Source: ji2022, Eq. (5)
     Range: (-inf, inf).
@@ -236,7 +238,7 @@ def smallest_margin(problem: Problem, theta: Array) -> float:
 
 
 def largest_margin(problem: Problem, square_norm: float) -> float:
-    r"""Return the largest margin for a given $\|W\|_F^2+\|H\|_F^2$, which simplex ETFs attain.
+    r"""Return an upper bound on the smallest margin for a given norm; simplex ETFs attain it.
 
     $$q_{\min} \le \frac{\|W\|_F^2+\|H\|_F^2}{2(C-1)\sqrt N}$$
 
@@ -247,7 +249,7 @@ def largest_margin(problem: Problem, square_norm: float) -> float:
 
 
 def optimal_log_loss(problem: Problem, square_norm: float) -> float:
-    r"""Return the logarithm of the smallest loss on a sphere of radius r.
+    r"""Return the logarithm of the smallest loss for $\|W\|_F^2+\|H\|_F^2=r^2$ = `square_norm`.
 
     $$L^* = NC\log\Bigl(1+(C-1)\exp\Bigl(-\frac{r^2}{2(C-1)\sqrt N}\Bigr)\Bigr)$$
 
@@ -260,18 +262,20 @@ def optimal_log_loss(problem: Problem, square_norm: float) -> float:
 
 
 class Invariants(NamedTuple):
-    """Quantities that gradient flow conserves."""
+    """Quantities of a point that do not change along gradient flow."""
 
     balance: Array
-    """(d, d) WᵀW - HᵀH, rows of H being features."""
+    """(d, d) WᵀW - HᵀH, where the rows of H are the features."""
     row_sum: Array
     """(d,) sum of the classifier rows."""
 
 
 def invariants(problem: Problem, theta: Array) -> Invariants:
-    r"""Return what gradient flow conserves: the balance of W and H, and the sum of rows of W.
+    r"""Return two quantities that gradient flow conserves.
 
     $$W^TW - HH^T,\qquad \sum_k w_k$$
+
+    In this formula, the columns of H are the features; $w_k$ are the rows of W.
 
     Source: ji2022, Eq. (4) (a property of its flow that the paper does not state)
     """
@@ -280,7 +284,7 @@ def invariants(problem: Problem, theta: Array) -> Invariants:
 
 
 def invariant_drift(before: Invariants, after: Invariants) -> float:
-    """Return the largest relative change of the two invariants, in Frobenius norm."""
+    """Return the larger one of the relative changes of the two invariants, in Frobenius norm."""
     drifts = []
     for old, new in zip(before, after, strict=True):
         size, change = float(np.linalg.norm(old)), float(np.linalg.norm(new - old))

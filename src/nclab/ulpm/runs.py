@@ -42,9 +42,9 @@ COLUMNS = (
 )
 ROWS = 16
 POINT = "point.safetensors"
-"""File of the last point of a run, or of the point that was examined."""
+"""Name of the file with the last point of a run, or with the point that was classified."""
 FEATURES = "features"
-"""Name of the layer in the records of a run."""
+"""Name of the layer in the records of a run: the free features."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class UlpmConfig:
     log_time: float | None = None
     """Final time of the flow, as log t: 1000 means t = 1e434."""
     scale: float = 0.1
-    """Standard deviation of the numbers of the start."""
+    """Standard deviation of the random initial point."""
     seed: int = 0
-    """Seed of the start and of the noise."""
+    """Seed of the initial point and of the noise."""
     rate: float | None = None
     """Learning rate; by default 5, and 300 for normalised descent."""
     reduction: Reduction = "mean"
-    """Mean or sum of the loss over the samples."""
+    """Whether the loss is the mean or the sum over samples."""
     noise: float = 0.0
-    """Standard deviation of noise in the gradient, for descent."""
+    """Standard deviation of Gaussian noise in the gradient; only for descent."""
     batch: int | None = None
-    """Samples per step, for descent; by default all."""
+    """Number of samples in every step, by default all; only for descent."""
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -93,10 +93,10 @@ class UlpmConfig:
             )
         if self.method != "descent" and (self.noise != 0 or self.batch is not None):
             raise NclabError(
-                f"Expected noise or batch with descent only, got --method {self.method}."
+                f"Expected --noise and --batch with descent only, got --method {self.method}."
             )
         if self.method == "flow" and self.rate is not None:
-            raise NclabError(f"Expected no rate with the flow, got {self.rate:g}. Remove the rate.")
+            raise NclabError(f"Expected no --rate with --method flow, got {self.rate:g}.")
 
     @property
     def problem(self) -> Problem:
@@ -155,7 +155,7 @@ def solve(config: UlpmConfig) -> UlpmSolution:
 
 
 def to_dict(solution: UlpmSolution) -> dict[str, Any]:
-    """Return the last sample, all other metrics of its point, and the outcome of the run."""
+    """Return the last sample of a run, all metrics of the last point, and how the run ended."""
     trajectory = solution.trajectory
     scalars = _measure(trajectory.problem, trajectory.theta).scalars()
     return {
@@ -169,7 +169,7 @@ def to_dict(solution: UlpmSolution) -> dict[str, Any]:
 
 
 def prepare_folder(folder: Path) -> Path:
-    """Create a new folder or use an empty one; results are never overwritten."""
+    """Create the folder; raise if it has files in it, because results are never overwritten."""
     make_folder(folder)
     if any(folder.iterdir()):
         raise NclabError(f"Expected a new or empty folder, but {folder} has files in it.")
@@ -177,9 +177,9 @@ def prepare_folder(folder: Path) -> Path:
 
 
 def write_solution(solution: UlpmSolution, folder: Path) -> list[str]:
-    """Write the samples as a run, its last point and, with matplotlib, figures.
+    """Write a run folder with the samples and the last point; draw figures with matplotlib.
 
-    Returns one line for each file, and one with the reason if there are no figures.
+    Return one line of text for each file, and one with the reason if there are no figures.
     """
     config, trajectory = solution.config, solution.trajectory
     problem, theta = trajectory.problem, trajectory.theta
@@ -218,9 +218,9 @@ def write_solution(solution: UlpmSolution, folder: Path) -> list[str]:
 
 
 def write_examination(examination: Examination, folder: Path) -> list[str]:
-    """Write the result as a run, the point, and a figure: a slice of the loss around the point.
+    """Write a run folder with the result and the point; draw the loss around the point.
 
-    Returns one line for each file, and one with the reason if there is no figure.
+    Return one line of text for each file, and one with the reason if there is no figure.
     """
     subject = examination.subject
     config = {"point": subject.name, "scale": subject.scale, **asdict(subject.problem)}

@@ -1,6 +1,10 @@
-r"""Minimum-norm separation, problem (5) of ji2022: optimum, solver, KKT certificates.
+r"""Problem (5) of ji2022: weights and features of smallest norm that separate the classes.
 
 $$\min \tfrac12\|W\|_F^2+\tfrac12\|H\|_F^2 \quad\text{s.t.}\quad (w_k-w_j)\cdot h_{k,i}\ge 1$$
+
+for every sample i of class k and every other class j. This file has the optimum, a solver, and
+certificates that check the KKT conditions. Each constraint has a multiplier; its slack is the
+margin minus 1.
 """
 
 import math
@@ -20,11 +24,11 @@ from nclab.ulpm.problem import (
 )
 
 ACTIVE = 1e-6
-"""Relative distance to the smallest margin up to which a constraint is active."""
+"""A constraint counts as active if its margin exceeds the smallest one by at most this share."""
 
 
 def optimal_value(problem: Problem) -> float:
-    r"""Return the optimum of problem (5).
+    r"""Return the optimal objective of problem (5).
 
     $$(C-1)\sqrt N$$
 
@@ -35,9 +39,11 @@ def optimal_value(problem: Problem) -> float:
 
 
 def optimal_point(problem: Problem, *, seed: int | None = None) -> Array:
-    r"""Return a global optimum of problem (5), a self-dual simplex ETF; with a seed, rotate it.
+    r"""Return a global optimum of problem (5), a simplex ETF with features parallel to rows.
 
     $$\|w_k\|^2=\sqrt N\,\tfrac{C-1}{C},\quad h_{k,i}=w_k/\sqrt N$$
+
+    With a seed, the optimum is rotated at random.
 
     Source: ji2022, Thm 3.2
     """
@@ -62,24 +68,28 @@ def optimal_multiplier(problem: Problem) -> float:
 
 
 class ApproximateKKT(NamedTuple):
-    """Distance of a point, scaled to margin 1, from the KKT conditions of problem (5)."""
+    """Distance of a point, scaled to smallest margin 1, from the KKT conditions of problem (5)."""
 
     log_loss: float
     alignment: float
-    """beta, the cosine of theta and -grad L."""
+    """Cosine beta between the point theta and minus the gradient of the loss."""
     epsilon: float
-    """Distance from stationarity with the multipliers of the loss."""
+    """Norm of the point minus the sum of multipliers times gradients of the margins."""
     delta: float
-    """Largest multiplier times slack."""
+    """Largest product of a multiplier and its slack; 0 at a KKT point."""
     delta_bound: float
-    """Upper bound of `delta` by Lemma 3.2, with the constant of its proof."""
+    """Upper bound on `delta` by ji2022, Lemma 3.2, with the constant of its proof."""
 
 
 def approximate_kkt(problem: Problem, theta: Array) -> ApproximateKKT:
-    r"""Measure how far a point is from the KKT conditions, with the multipliers of the loss.
+    r"""Measure how far a point is from the KKT conditions of problem (5).
 
     $$\varepsilon=\sqrt{2(1-\beta)/\kappa},\qquad
       \delta\le\frac{C}{2e\kappa\,q_{\min}},\qquad \kappa=q_{\min}/\|\theta\|^2$$
+
+    The multipliers are proportional to the derivatives of the loss with respect to the logits.
+    $\beta$ is the cosine of the point $\theta$ and minus the gradient of the loss, and $q_{\min}$
+    the smallest margin.
 
     Source: ji2022, Lemma 3.2 (beta with -grad L; printed without the minus)
     Range: epsilon and delta in [0, inf); nan while a sample is classified wrongly.
@@ -115,28 +125,29 @@ def approximate_kkt(problem: Problem, theta: Array) -> ApproximateKKT:
 
 @dataclass(frozen=True)
 class KKTCertificate:
-    """A point of problem (5), scaled to margin 1, with multipliers that prove its quality."""
+    """A point of problem (5), scaled to smallest margin 1, with multipliers and KKT residuals."""
 
     theta: Array
     multipliers: Array
-    """(CN, C) the non-negative multipliers, 0 at the label."""
+    """(CN, C) non-negative multiplier of every sample and other class; 0 for the label."""
     value: float
-    """Half the squared norm at margin 1."""
+    """Objective of problem (5), half the squared norm of the scaled point."""
     lower_bound: float
-    """Lower bound on the value of every feasible point, from Lemma 3.1."""
+    """Lower bound on the objective of every feasible point, from ji2022, Lemma 3.1."""
     stationarity: float
-    """Norm of theta - sum of multipliers times gradients of the margins, over that of theta."""
+    """Norm of theta minus the sum of multipliers times gradients of the margins, divided by the
+    norm of theta."""
     complementarity: float
-    """Largest multiplier times slack."""
+    """Largest product of a multiplier and its slack."""
 
     @property
     def gap(self) -> float:
-        """Relative difference of the value and the lower bound."""
+        """Difference between the value and the lower bound, divided by the lower bound."""
         return self.value / self.lower_bound - 1.0
 
     @property
     def residual(self) -> float:
-        """The larger one of stationarity and complementarity."""
+        """Maximum of stationarity and complementarity; 0 at a KKT point."""
         return max(self.stationarity, self.complementarity)
 
     def kind(self, tolerance: float = 1e-6) -> str:
@@ -147,10 +158,10 @@ class KKTCertificate:
 
 
 def certify(problem: Problem, theta: Array, multipliers: Array | None = None) -> KKTCertificate:
-    """Scale a separating point to margin 1 and measure its KKT residuals in problem (5).
+    """Scale a point to smallest margin 1 and measure its KKT residuals in problem (5).
 
-    Without `multipliers`, the non-negative multipliers of the active constraints with the smallest
-    residual are computed.
+    The point must separate the classes. By default, nclab computes the multipliers of the active
+    constraints that have the smallest residual.
 
     Source: ji2022, Eq. (5)
 
@@ -162,8 +173,8 @@ def certify(problem: Problem, theta: Array, multipliers: Array | None = None) ->
     smallest = smallest_margin(problem, theta)
     if smallest <= 0:
         raise NclabError(
-            f"Expected a point that separates the classes, got the margin {smallest:.3g}. "
-            "Run descent or flow until the margin is positive."
+            "Expected a point that separates the classes, got a smallest margin of "
+            f"{smallest:.3g}. Run descent or flow until the margin is positive."
         )
     scaled = theta / math.sqrt(smallest)
     margins = pair_margins(problem, scaled)
@@ -194,7 +205,10 @@ def margin_gradient(problem: Problem, theta: Array, multipliers: Array) -> Array
 
 
 def best_multipliers(problem: Problem, theta: Array, margins: Array) -> Array:
-    """Return non-negative multipliers of the active constraints with the smallest residual."""
+    """Return the non-negative multipliers with the smallest stationarity residual.
+
+    Only active constraints have multipliers other than 0.
+    """
     from scipy.optimize import nnls
 
     active = np.argwhere(margins <= margins.min() * (1 + ACTIVE))  # (a, 2) samples and classes
@@ -216,10 +230,11 @@ def solve_separation(
     $$\min_\theta \tfrac12\|\theta\|^2
       + \tfrac1{2\rho}\sum_{kij}\bigl(\lambda_{kij}+\rho(1-m_{kij})\bigr)_+^2$$
 
-    Source: ji2022, Eq. (5)
+    $m_{kij}$ are the margins, $\lambda_{kij}$ the multipliers and $\rho$ the penalty parameter.
+    L-BFGS minimises this function for fixed multipliers, which are updated after each minimisation.
+    The closed-form optimum is used only in the certificate, so the solution is independent of it.
 
-    L-BFGS solves the smooth inner problems; the multipliers are updated after each of them. The
-    closed form is used only for the certificate, so the value can be compared with Lemma 3.1.
+    Source: ji2022, Eq. (5)
 
     >>> problem = Problem(3, 1, 2)
     >>> certificate = solve_separation(problem)
@@ -234,7 +249,7 @@ def solve_separation(
     theta = problem.initial(scale=1.0, seed=seed)
 
     def step_from(theta: Array, multipliers: Array) -> Array:
-        """Return the multipliers after a step along the violation of their constraints."""
+        """Return updated multipliers: larger where a constraint is violated, never negative."""
         return np.maximum(multipliers + penalty * (1.0 - pair_margins(problem, theta)), 0.0)
 
     def objective(flat: Array, multipliers: Array) -> tuple[float, Array]:
@@ -258,7 +273,7 @@ def solve_separation(
 
 
 def ray_value(problem: Problem, theta: Array) -> float:
-    r"""Return the smallest objective of problem (5) on the ray through a separating point.
+    r"""Return the smallest objective of problem (5) among the feasible multiples of a point.
 
     $$\frac{\|W\|_F^2+\|H\|_F^2}{2\,q_{\min}}$$
 

@@ -37,7 +37,8 @@ QUANTITIES = (
     "nc2_equiangularity_weights",
     "nc3_self_duality",
 )
-"""The four quantities of ji2022, Sec. 4; the first and the third for means and for weights."""
+"""Metrics that are the four quantities of ji2022, Sec. 4. Norm variation and equiangularity are
+measured for class means and for classifier rows."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ class Sample:
     step: int
     """Number of steps of descent or of the integrator."""
     log_time: float
-    """log of the flow's time, or of the sum of the step sizes; -inf at the start."""
+    """Logarithm of the time of the flow, or of the sum of the step sizes; -inf at the start."""
     log_loss: float
     margin: float
     normalised_margin: float
     alignment: float
-    """beta, the cosine of theta and -grad L."""
+    """Cosine beta between the point and minus the gradient of the loss."""
     nc2_norm_variation_means: float
     nc2_norm_variation_weights: float
     nc1_within_variation: float
@@ -66,9 +67,9 @@ class Sample:
     weight_norm: float
     feature_norm: float
     log_gap: float
-    """log of the loss over the smallest loss for this norm, ji2022, Thm 3.3."""
+    """Logarithm of the loss divided by the smallest loss for this norm (ji2022, Thm 3.3)."""
     invariant_drift: float
-    """Relative change, since the start, of the invariants of gradient flow."""
+    """Relative change, since the start, of the quantities that gradient flow conserves."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; numbers that are not finite become None."""
@@ -78,7 +79,7 @@ class Sample:
 
 
 def quantities(problem: Problem, theta: Array) -> dict[str, float]:
-    """Return the margins and the four quantities of ji2022, Sec. 4, from nclab's metrics."""
+    """Return two margins and the four quantities of ji2022, Sec. 4, as measured by nclab."""
     weight, features = (torch.from_numpy(part) for part in problem.split(theta))
     labels = torch.from_numpy(problem.labels)
     moments = ClassMoments(problem.num_classes, problem.dim)
@@ -131,7 +132,7 @@ class Trajectory:
     backend: str
     samples: tuple[Sample, ...]
     theta: Array
-    """(C + CN, d) the point of the last sample."""
+    """(C + CN, d) point of the last sample."""
     outcome: Outcome
     message: str
     """One line about the end of the run."""
@@ -144,11 +145,11 @@ class Trajectory:
         return f"<Trajectory: {self.method} of {sizes}, {count} samples, {end}, {margin}>"
 
     def to_frame(self) -> "DataFrame":
-        """Return the samples as a pandas table with one row for each."""
+        """Return a pandas table with one row per sample."""
         return as_frame(asdict(sample) for sample in self.samples)
 
     def plot(self, dark: bool = False) -> "Drawing":
-        """Plot the four quantities of ji2022, Fig. 2, over log t, with the rate that it claims."""
+        """Plot the four quantities of ji2022, Fig. 2, against log t, with the claimed rate."""
         from nclab.figures.matplotlib_renderer import plot
         from nclab.figures.ulpm import quantities_picture
 
@@ -178,7 +179,7 @@ def log_schedule(last: int, *, per_decade: int = 12) -> list[int]:
 
 
 def slope(log_times: Sequence[float] | Array, values: Sequence[float] | Array) -> float:
-    r"""Return the rate of a power law in log t: the slope of log(value) against log(log t).
+    r"""Return the exponent of a power law in log t: the slope of log(value) against log(log t).
 
     $$\frac{d\log v}{d\log\log t}$$
 

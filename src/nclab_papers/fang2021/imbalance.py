@@ -72,9 +72,9 @@ class Config:
 
     def counts(self, imbalance: int) -> tuple[int, int]:
         """Return the sizes of a large and a small class; all classes together have `samples`."""
-        both = self.networks.samples // (CLASSES // 2)
-        small = max(1, round(both / (1 + imbalance)))
-        return both - small, small
+        in_two_classes = self.networks.samples // (CLASSES // 2)
+        small = max(1, round(in_two_classes / (1 + imbalance)))
+        return in_two_classes - small, small
 
 
 PRESETS = {
@@ -288,7 +288,7 @@ def minority_cosine_at(large: int, small: int, size: float, ratio: float) -> flo
     share /= share.sum()
     weight = torch.tensor(share)
     labels = torch.arange(C)
-    bound = C * size  # on |W| |H|; both norms stay at its root
+    bound = C * size  # the product |W| |H|, with |W| = |H|
 
     def loss(W: Tensor, H: Tensor) -> Tensor:
         logits = bound * (W / W.norm()) @ (H / H.norm())

@@ -173,7 +173,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
     The first shows shares of correct test samples, the second collapse and margins.
     """
     config = numbers["config"]
-    quantities = {
+    shown = {
         "share of test samples": {
             "test": _field("test_accuracy"),
             **{f"adv. {r:g}": _field("attacked", i) for i, r in enumerate(config["radii"])},
@@ -190,7 +190,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
     panels = []
     for network in get_args(Network):
         moments = pairs(numbers, network).values()
-        for title, values in quantities.items() if moments else ():
+        for title, values in shown.items() if moments else ():
             groups = [
                 mean_points(
                     label,

@@ -203,9 +203,8 @@ def _curve_from(first: int, start: Row, name: str) -> tuple[list[float], list[fl
     """Return the steps and values of a curve, beginning at a given step."""
     steps = start["descent"]["step"]
     if not any(first <= step < 10 * first for step in steps):
-        raise ValueError(
-            f"Expected a sample between the steps {first} and {10 * first}, got steps {steps[:3]}."
-        )
+        start_step = min(steps, default=None)
+        raise ValueError(f"Expected curves from step {first} on, got step {start_step} and later.")
     begin = bisect_left(steps, first)
     return steps[begin:], start["descent"][name][begin:]
 

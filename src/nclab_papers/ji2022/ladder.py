@@ -185,16 +185,16 @@ def furthest(numbers: Mapping[str, Any]) -> dict[str, Any] | None:
     networks of that experiment. Return None if there is no such rung.
     """
     last, seeds = ends(numbers), numbers["seeds"]
-    done = [
+    finished = [
         rung
         for rung in numbers["rungs"]
         if rung["batch_norm"]
         and not rung["dense"]
         and len(last.get(rung["name"], ())) == len(seeds)
     ]
-    if not done:
+    if not finished:
         return None
-    rung = max(done, key=lambda candidate: candidate["images"] * candidate["width"] ** 2)
+    rung = max(finished, key=lambda candidate: candidate["images"] * candidate["width"] ** 2)
     config = {**numbers["config"]["training"], "images": rung["images"], "width": rung["width"]}
     preset = Rung(rung["images"], rung["width"]).preset
     command = f"nclab reproduce ji2022_ladder --preset {preset} --seeds {len(seeds)}"

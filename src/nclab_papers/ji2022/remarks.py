@@ -27,8 +27,8 @@ Loss = Callable[[Array], float]
 def _margins(logits: Array) -> Array:
     """Return (C, C - 1) margins of every sample against the other classes."""
     correct = np.diag(logits)
-    apart: Array = (correct - logits).T[~np.eye(len(logits), dtype=bool)]
-    return apart.reshape(len(logits), -1)
+    margins: Array = (correct - logits).T[~np.eye(len(logits), dtype=bool)]
+    return margins.reshape(len(logits), -1)
 
 
 def _shortfalls(logits: Array) -> Array:

@@ -191,7 +191,7 @@ def _angles(preset: str) -> Numbers:
     centres = []
     for classes in (3, 4, 10):
         values, vectors = np.linalg.eigh((np.eye(classes) * classes - 1) / (classes - 1))
-        vectors *= np.sqrt(np.maximum(values, 0.0))  # rows have the printed cosines as Gram matrix
+        vectors *= np.sqrt(np.maximum(values, 0.0))  # the rows have the printed cosines
         centres.append(float(np.linalg.norm(vectors.mean(0))))
     W, H = _collapsed()
     W_noisy, H_noisy = _noisy()

@@ -115,7 +115,7 @@ def alignment(preset: str) -> Numbers:
             alpha = math.sqrt(float(np.square(H).sum(-1).mean()))
             beta = math.sqrt(float(np.square(W).sum()) / classes)
             given = norms_and_loss(classes, alpha, beta, float(sample_losses(W, H).mean()))
-            # With delta below half a class no class is exempt, and the bound holds for all.
+            # With delta below 1/(2C) no class is exempt, so the bound holds for all classes.
             delta = 0.999 / (2 * classes)
             gap = thesis_bounds(given, delta, curvature_reachable(given)).alignment_gap
             centred, mean = W - W.mean(0), H.mean(1)
@@ -195,7 +195,7 @@ def intra(preset: str) -> Numbers:
             right = 1 - factor * short
             batches.append(Inequality(intra, ">=", right, applies, 8 * ROUNDING))
     hand = unit_mean_norm([2.0, 0.0], [[4.0, 0.0], [4.0, 3.0]])
-    lemma = (math.hypot(1.8, 0.6) / 2, 2 * 16 / 20.5 - 1)  # the lemma that the step applies
+    lemma = (math.hypot(1.8, 0.6) / 2, 2 * 16 / 20.5 - 1)  # both sides of Lemma 2.4.5
     return {"printed": tally(*printed), "repaired": tally(*repaired), **hand_error(hand, *lemma)}
 
 

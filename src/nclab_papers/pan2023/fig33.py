@@ -176,8 +176,8 @@ def of_converged(rows: Iterable[Row], runs: Iterable[Row]) -> list[Row]:
     >>> of_converged([{"weight_decay": 0.1, "seed": 0}, {"weight_decay": 0.1, "seed": 1}], runs)
     [{'weight_decay': 0.1, 'seed': 1}]
     """
-    done = {(run["weight_decay"], run["seed"]) for run in runs if run["converged"]}
-    return [row for row in rows if (row["weight_decay"], row["seed"]) in done]
+    converged = {(run["weight_decay"], run["seed"]) for run in runs if run["converged"]}
+    return [row for row in rows if (row["weight_decay"], row["seed"]) in converged]
 
 
 def _along_layers(

@@ -26,7 +26,13 @@ from nclab.claims.statements import (
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.theory.certificates.norms_and_loss import excess_to_leave
 from nclab.theory.layer_peeled import FloatArray, g, wrong_probability
-from nclab.theory.statements import ROUNDING, Inequality, norms, sample_losses, vectors
+from nclab.theory.statements import (
+    ROUNDING,
+    Inequality,
+    norms,
+    sample_losses,
+    weights_and_features,
+)
 
 
 def networks(
@@ -91,8 +97,7 @@ def _with_norms(
     weight: ArrayLike, features: ArrayLike
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return weights and features as arrays, and their root mean square norms alpha and beta."""
-    w = vectors(weight, "weights (..., C, d)", 2)
-    h = vectors(features, "features (..., C, N, d)", 3)
+    w, h = weights_and_features(weight, features)
     alpha = np.sqrt(np.square(h).sum(-1).mean((-1, -2)))
     beta = np.sqrt(np.square(w).sum((-1, -2)) / w.shape[-2])
     return w, h, alpha, beta
@@ -202,7 +207,7 @@ def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> I
 def log_sum(preset: str) -> Numbers:
     rng = np.random.default_rng(1)
     argument = rng.uniform(-12, 0, size=draws(preset) // 4)
-    largest = 9 * -np.expm1(argument)  # at a class loss of log C
+    largest = 9 * -np.expm1(argument)  # there the class loss is log C
     gap = np.minimum(largest, 10 ** rng.uniform(-6, 1, size=len(argument)))
     hand = log_sum_step(4, -math.log(3), 1.0)  # a = 2; log a is subtracted from both sides
     return {**tally(log_sum_step(10, argument, gap)), **hand_error(hand, math.log(1.5), 0.25)}
@@ -313,8 +318,8 @@ def norm_range(preset: str) -> Numbers:
 
 def _excess(W: FloatArray, H: FloatArray) -> FloatArray:
     """Return (count,) the loss of each network minus the smallest loss m for its norms."""
-    both = minimal_loss(W, H)
-    return np.asarray(both.left - both.right)
+    loss_and_minimum = minimal_loss(W, H)
+    return np.asarray(loss_and_minimum.left - loss_and_minimum.right)
 
 
 def _enough(least: Callable[[int, float], float], W: FloatArray, H: FloatArray) -> FloatArray:

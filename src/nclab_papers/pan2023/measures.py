@@ -104,7 +104,7 @@ def variability(preset: str) -> Numbers:
     unit = units(H)
     intra = np.square(unit.mean(-2)).sum(-1)
     spread = np.square(unit - unit.mean(-2, keepdims=True)).sum(-1).mean(-1)
-    same = H[:, :, :1] * np.exp(rng.normal(size=H.shape[:-1]))[..., None]  # one direction a class
+    same = H[:, :, :1] * np.exp(rng.normal(size=H.shape[:-1]))[..., None]  # one direction per class
     lengths = norms(same)
     measured = [1 - _measured(np.eye(4, 4), features).intra_cosine.numpy() for features in H[:20]]
     return {

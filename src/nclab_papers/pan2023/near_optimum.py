@@ -108,7 +108,7 @@ def _apply(
     results = []
     for count in classes:
         W, H = networks(rng, draws(preset) // 20, count, 2)
-        # Weights and features of one class are longer, and its features point elsewhere.
+        # One class has longer weights and features, and its features have another direction.
         heavy = np.where(np.arange(count) == 0, rng.uniform(1, 3, (len(W), 1)), 1.0)
         away = rng.normal(size=(len(W), 1, H.shape[-1])) * (heavy - 1)[..., None]
         for rows, columns in (
@@ -133,9 +133,7 @@ def _hand_bounds() -> tuple[float, float]:
 
 
 def low_scores(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""Compare the smallest score of the classes with its lower bound.
-
-    The share delta of the classes with the smallest scores is left out.
+    r"""Compare the smallest score of all classes but a share delta with its lower bound.
 
     $$\dot w_c\cdot\tilde h_c \ge \alpha\beta - \tfrac{C-1}{C}\Bigl(\varepsilon_3 +
       \sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr)$$
@@ -168,9 +166,7 @@ def eq_2_19(preset: str) -> Numbers:
 
 
 def large_norms(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""Compare the largest product of norms of a class with its upper bound.
-
-    The share delta of the classes with the largest products is left out.
+    r"""Compare the largest product of norms of all classes but a share delta with its upper bound.
 
     $$\alpha_c\beta_c \le \alpha\beta + \tfrac{C-1}{C}\Bigl(\tfrac{1-\delta}\delta\varepsilon_3 +
       \sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr)$$
@@ -206,18 +202,16 @@ def eq_2_20(preset: str) -> Numbers:
 def other_classes(
     weight: ArrayLike, features: ArrayLike, delta: float, *, centred: bool
 ) -> Inequality:
-    r"""Compare the largest score of a wrong class with its upper bound, for the samples of class c.
-
-    The share delta of the wrong classes c' with the largest scores is left out.
+    r"""Compare the largest score of all wrong classes but a share delta with its upper bound.
 
     $$(\dot w_{c'}-\dot w_c)\cdot\tilde h_c \le m_c +
       \sqrt{\tfrac{2\varepsilon_{1,c}}{e^{m_c}\delta}},\quad
       m_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
 
     Source: pan2023, Eq. (2.22) and (2.23)
-    Range: shape (..., C). epsilon_{1,c} is the sum of exp of the left side over the C - 1 wrong
-    classes, minus (C - 1) exp(m_c). By Lemma 2.4.3 the bound is true even with epsilon_{1,c}
-    divided by C - 1.
+    Range: shape (..., C): for the mean feature of class c, over the wrong classes c'. The part
+    epsilon_{1,c} is the sum of exp of the left side over c', minus (C - 1) exp(m_c). By Lemma 2.4.3
+    the bound is true even with epsilon_{1,c} divided by C - 1.
 
     Args:
         centred: add the score of class c to both sides, which gives (2.23).
@@ -231,7 +225,7 @@ def other_classes(
         gap, rounding = relative_exponential_gap(rest - true_score)
     known = np.isfinite(gap + rounding)
     gap, rounding = np.where(known, gap, 0.0), np.where(known, rounding, 0.0)
-    factor = 2 * (classes - 1) / delta  # the gap of the sum is that of C - 1 means
+    factor = 2 * (classes - 1) / delta  # a sum has C - 1 times the gap of the mean
     rise = np.sqrt(factor * gap)
     few = math.floor(delta * (classes - 1) + 1e-9)
     left = np.sort(rest, -1)[..., classes - 2 - few]
@@ -277,18 +271,16 @@ eq_2_23 = statement(
 
 
 def self_duality(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""Compare the smallest cosine of centred weight and mean feature with the printed bound.
-
-    The share 2 delta of the classes with the smallest cosines is left out.
+    r"""Compare the smallest cosine of centred weight and mean feature with the printed bound (NC3).
 
     $$\cos(\dot w_c,\tilde h_c) \ge 1 - \tfrac{C-1}{C\alpha\beta}\cdot
       2\sqrt{\tfrac{2\varepsilon(1-\delta)}{\lambda\delta}}$$
 
     Source: pan2023, Thm 2.3.1 (proof, NC3)
-    Range: shape (...), delta below 1/2, epsilon below delta. lambda is the strong convexity on
-    [-C alpha beta, C alpha beta], as in the proof. In our copy of the thesis the factor
-    (C-1)/(C alpha beta) is missing in this line, but not in the lines before and after; without it
-    the bound is false at small norms.
+    Range: shape (...), for all classes but a share 2 delta, delta below 1/2, epsilon below delta.
+    lambda is the strong convexity on [-C alpha beta, C alpha beta], as in the proof. In our copy of
+    the thesis the factor (C-1)/(C alpha beta) is missing in this line, but not in the lines before
+    and after; without it the bound is false at small norms.
     """
     near = near_optimal(weight, features, delta)
     w, h = weights_and_features(weight, features)

@@ -195,7 +195,7 @@ def _exponent(preset: str) -> Numbers:
     classes = 10
     products = np.linspace(10, 20, 5)
     slopes = [asymptotic_constants(classes, float(a)).intra for a in products]
-    # As a multiple of sqrt(epsilon): c epsilon reaches 1, where nothing is left, at epsilon = 1/c.
+    # c epsilon <= sqrt(c epsilon) up to epsilon = 1/c; at larger epsilon the bound is vacuous.
     best = [0.5 * math.log(slope * a) for slope, a in zip(slopes, products, strict=True)]
     proof = [
         -0.5 * math.log(curvature_printed(NormsAndLoss(classes, float(a), 0.0, 0.0, 0.0)))
@@ -245,7 +245,7 @@ def _turning_point(preset: str) -> Numbers:
         smallest = float(grid[np.argmin(rate * grid - np.log(grid))])
         products = [regularised_optimum(classes, decay).product for decay in DECAYS]
         for decay, product in zip(DECAYS, products, strict=True):
-            # At the optimum the slope of the loss is that of the penalty, lambda sqrt(C) per unit.
+            # At the optimum, loss and penalty have equal slopes in alpha beta: lambda sqrt(C).
             wrong = (classes - 1) * math.exp(-rate * product)
             pairs.append((rate * wrong / (1 + wrong), decay * math.sqrt(classes)))
         rows.append(

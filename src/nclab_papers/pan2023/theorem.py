@@ -82,7 +82,7 @@ def spread_network(classes: int, product: float, count: int, spread: float) -> l
     [3.0, 3.0]
     """
     frame = simplex_etf(classes, classes).numpy()
-    orthogonal = np.linalg.svd(frame)[2][-1]  # to the whole simplex
+    orthogonal = np.linalg.svd(frame)[2][-1]  # a unit vector orthogonal to the simplex
     moved = (np.arange(classes) < count)[:, None] * spread * orthogonal
     both = [frame, np.stack([frame + moved, frame - moved], 1)]
     return [rows * math.sqrt(product / np.square(rows).sum(-1).mean()) for rows in both]
@@ -136,7 +136,7 @@ def worst_network(classes: int, product: float, pairs: FloatArray, move: float) 
     """
     frame = simplex_etf(classes, classes).numpy()
     stretch = classes * product / (classes - 1)
-    ratio = (classes - stretch) / (classes + stretch)  # displacement of weights over features
+    ratio = (classes - stretch) / (classes + stretch)  # how far weights move if features move 1
     both = np.stack([frame + size * move * pairs @ frame for size in (ratio, 1.0)])
     return np.asarray(both * np.sqrt(product / np.square(both).sum(-1).mean(-1))[:, None, None])
 

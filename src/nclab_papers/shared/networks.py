@@ -86,7 +86,7 @@ class FieldNetworks:
         **recipe: Any,
     ) -> SweepConfig:
         """Return a sweep as `config` does, on a selection of the given data."""
-        thirds = (1 / 3, 2 / 3)  # a tenth of the learning rate after each third
+        thirds = (1 / 3, 2 / 3)  # the learning rate falls to a tenth after each third
         return SweepConfig(
             data=data,
             selection=selection,

@@ -62,7 +62,7 @@ def train(config: NetworkConfig, generator: torch.Generator) -> tuple[nn.Module,
     """
     inputs, targets = samples = cones(config, generator)
     model, _ = MLP.seeded(config.shape, seed=int(torch.randint(2**31, (), generator=generator)))
-    network = nn.Sequential(*model.hidden, model.classifier)  # names layers by index
+    network = nn.Sequential(*model.hidden, model.classifier)  # the layers are named by index
     optimiser = torch.optim.SGD(
         network.parameters(), lr=config.rate, momentum=0.9, weight_decay=config.weight_decay
     )

@@ -227,7 +227,8 @@ def on_graph(classes: int, layers: int) -> Build:
     left, values, right = torch.linalg.svd(X.T, full_matrices=False)
     parts = [values.sqrt()[:, None] * right, left * values.sqrt()]
     parts += [torch.eye(r, dtype=torch.float64)] * (layers - 3)
-    parts += [X - 0.5, torch.eye(classes, dtype=torch.float64)]  # the columns of X' sum to 2
+    # Every column of X' has the sum 2, so (X - 0.5) X' = X X' - 1.
+    parts += [X - 0.5, torch.eye(classes, dtype=torch.float64)]
     norms = [float(part.norm()) for part in parts]
 
     def build(size: float) -> Factors:

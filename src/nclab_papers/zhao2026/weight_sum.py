@@ -30,7 +30,7 @@ STEPS = 40
 
 
 def decayed_sum(first: Tensor, rates: Sequence[float], weight_decay: float) -> Tensor:
-    r"""Return the sum of the classifier's rows after steps of SGD without momentum.
+    r"""Return the sum of the classifier's rows after SGD without momentum on cross-entropy.
 
     $$\sum_c w_c(t) = \prod_{s<t}(1-\eta_s\lambda)\,\sum_c w_c(0)$$
 

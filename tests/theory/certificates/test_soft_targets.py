@@ -3,6 +3,7 @@
 import math
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -119,7 +120,7 @@ def test_class_losses_of_soft_labels_are_rejected() -> None:
     W = math.sqrt(3.0) * simplex(4)
     loss = float(-(targets * log_probabilities(W, W).T).sum(0).mean())
     root = math.sqrt(3.0)
-    arrays = {"class_alphas": [root] * 4, "class_betas": [root] * 4}
+    arrays: Any = {"class_alphas": [root] * 4, "class_betas": [root] * 4}
     with pytest.raises(DataError, match="of hard labels"):
         nclab.certify(
             4, root, root, loss, counts=[5] * 4, targets=targets, class_losses=[loss] * 4, **arrays
@@ -158,16 +159,16 @@ def attack(networks: int, seed: int) -> dict[str, float]:
         hard = -log_p[np.arange(len(labels)), labels]
         by_class = np.array([hard[labels == c].mean() for c in range(C)])
         alphas = np.array([math.sqrt((H[labels == c] ** 2).sum(1).mean()) for c in range(C)])
-        alpha, beta = math.sqrt((H**2).sum(1).mean()), np.linalg.norm(W) / math.sqrt(C)
+        alpha, beta = math.sqrt((H**2).sum(1).mean()), float(np.linalg.norm(W)) / math.sqrt(C)
         centred, offset = W - W.mean(0), b - b.mean()
-        options = {"counts": counts, "targets": targets, "bias_norm": np.linalg.norm(offset)}
+        options: Any = {"counts": counts, "targets": targets, "bias_norm": np.linalg.norm(offset)}
         means = np.stack([H[labels == c].mean(0) for c in range(C)])
         units = H / np.linalg.norm(H, axis=1, keepdims=True)
         unit_means = np.stack([units[labels == c].mean(0) for c in range(C)])
         lengths = np.linalg.norm(centred, axis=1) * np.linalg.norm(means, axis=1)
         cosines = (centred * means).sum(1) / lengths
         for with_classes in (False, True):
-            arrays = {}
+            arrays: Any = {}
             if with_classes:
                 betas = np.linalg.norm(centred, axis=1)
                 arrays = {"class_losses": by_class, "class_alphas": alphas, "class_betas": betas}
@@ -185,7 +186,9 @@ def attack(networks: int, seed: int) -> dict[str, float]:
                 add("inter", certificate.inter_upper.value - largest)
             size = certificate.alpha * certificate.beta * C
             deviation = size - float((centred * means).sum())
-            add("deviation", (certificate.deviation_upper.value - deviation) / size)
+            limit = certificate.deviation_upper.value
+            assert limit is not None
+            add("deviation", (limit - deviation) / size)
             if with_classes:
                 add("class alignment", (cosines - certificate.class_alignment_lower).min())
                 intra = (unit_means**2).sum(1)

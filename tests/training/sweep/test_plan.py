@@ -79,7 +79,7 @@ def test_fields_that_are_not_read_are_no_axes() -> None:
         ({"recipe": (1, 2)}, "got 'recipe'"),
         ({"recipe.speed": (1, 2)}, "field of Recipe .*, got 'speed'"),
         ({"data.cones": (1, 2)}, "field of Teacher .*, got 'cones'"),
-        ({"shape.classes": (2, 3)}, "classes as an axis of the data"),
+        ({"shape.classes": (2, 3)}, "Expected 'data.classes' as an axis"),
         ({"recipe.rate": ()}, "list of values of recipe.rate"),
         ({"recipe.rate": 0.1}, "list of values of recipe.rate, got 0.1"),
         ({"recipe.loss": "mse"}, "list of values of recipe.loss, got 'mse'"),

@@ -61,7 +61,7 @@ class Certificate(Printed):
     inter_upper: Bound
     """Upper bound on the inter-class cosine of every pair; its value is None without a proof."""
     inter_proof: MeanCosineProof | None = field(repr=False)
-    """Dual proof of `inter_upper`."""
+    """Proof of `inter_upper` by duality."""
     thesis_delta: float
     """Delta of the bounds of pan2023, the `thesis_…` bounds. These hold for a share 1 - 2 delta of
     the classes, so nclab takes half of the requested delta to obtain the share `fraction`."""
@@ -253,7 +253,7 @@ def _class_sentences(certificate: Certificate, alignment: float) -> str:
     if (inter := _valid_value(certificate.inter_upper)) is not None:
         text += f". Features of any two classes have cosine at most {_up(inter)} on average."
     else:
-        text += ". Nothing is guaranteed for the cosines between all pairs of classes."
+        text += ". For the cosine between two classes, no bound holds for all pairs."
     inter = _valid_value(certificate.fraction_inter_upper)
     if certificate.fraction < 1 and inter is not None:
         text += (

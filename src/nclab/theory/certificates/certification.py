@@ -324,7 +324,11 @@ def _class_bounds(
     Source: pan2023, Thm 2.3.1
     Range: [-1, 1]^C and [0, 1]^C.
     """
-    values = {name: arrays.get(name) for name in ("class_losses", "class_alphas", "class_betas")}
+    values: dict[str, ArrayLike | None] = {
+        "class_losses": arrays.get("class_losses"),
+        "class_alphas": arrays.get("class_alphas"),
+        "class_betas": arrays.get("class_betas"),
+    }
     absent = [name for name, array in values.items() if array is None]
     if len(absent) == 3:
         return None

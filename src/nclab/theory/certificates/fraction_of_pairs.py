@@ -24,8 +24,8 @@ HALVINGS = 27
 SMALLEST_STEP = 1e-12
 """Smallest deviation of a cosine from -1/(C-1) that the search tries."""
 STEPS = 2.0 ** np.concatenate([np.linspace(-8, 1, 73), np.arange(2.0, 17.0)])
-"""Values of y (see above) to try, divided by the best y at small excess loss. Large values help if
-k is near the number of all pairs."""
+"""Values of y (see the module docstring) to try, divided by the best y at small excess loss. Large
+values help if k is near the number of all pairs."""
 LADDER = 0.75 ** np.arange(49)
 """Cosines at which the search begins, as shares of the way from -1/(C-1) to the largest cosine."""
 ALMOST_ALL = 0.9
@@ -36,7 +36,7 @@ SMALL = 1e-3
 
 @dataclass(frozen=True)
 class GraphGroups:
-    """All graphs with a given number of edges on the classes, grouped by their degrees."""
+    """All graphs with a vertex per class and a given number of edges, grouped by their degrees."""
 
     edges: int
     least: FloatArray
@@ -47,7 +47,7 @@ class GraphGroups:
 
 
 def graphs_with(num_classes: int, edges: int) -> GraphGroups:
-    """Return groups that cover every graph with the given number of edges."""
+    """Return the groups of all graphs with one vertex per class and the given number of edges."""
     low, larger = divmod(2 * edges, num_classes)
     first = (num_classes - larger) * low**2 + larger * (low + 1) ** 2
     last = int(min(edges * (edges + 1), edges * (2 * edges / (num_classes - 1) + num_classes - 2)))

@@ -79,7 +79,7 @@ class WorstPair:
         self.pair[12:16] = self.sign[20:22] = 1.0
         scale = math.sqrt(product * num_classes / (num_classes - 1))
         for half in (0, 12):
-            # Centring has rank one in the trivial sector and is the identity elsewhere.
+            # Centring has rank one on the common coordinates and keeps the differences.
             self.etf[half] = scale * math.sqrt(others / num_classes)
             self.etf[half + 4] = -scale * math.sqrt(2 / num_classes)
             self.etf[half + 8] = scale

@@ -179,7 +179,7 @@ def sharp_holds(
     if 3 * steepness(low) < 1:
         return False
     factor = 1.5 + 1 / alignment
-    # The right-hand side rises until bend(y) = (factor - 1)/factor, then falls.
+    # The right-hand side rises until steepness(y) = (factor - 1)/factor, then falls.
     inside, outside = low, high
     if steepness(low) * factor >= factor - 1:
         outside = low
@@ -198,7 +198,7 @@ def sharp_holds(
 def intra_lower(inputs: NormsAndLoss, alignment: float) -> IntraBound:
     r"""Return a lower bound on the intra-class cosine of every class.
 
-    $$\mathrm{intra}_c \ge \rho^{*2}\ \text{if `sharp_holds`},\quad
+    $$\mathrm{intra}_c \ge \rho^{*2}\ \text{if sharp\_holds},\quad
     \text{else } \max\bigl(R^2, (2\rho^{*2}-1)_+^2\bigr)$$
 
     R is the largest number such that every class with a mean cosine below R needs more loss; see
@@ -234,7 +234,7 @@ def class_intra_lower(
 ) -> tuple[FloatArray, FloatArray]:
     r"""Return a lower bound on the intra-class cosine of each class from the loss of that class.
 
-    $$\mathrm{intra}_c \ge \rho_c^2\ \text{if `sharp_holds`, else } R_c^2$$
+    $$\mathrm{intra}_c \ge \rho_c^2\ \text{if sharp\_holds, else } R_c^2$$
 
     $R_c$ is the smallest mean cosine of features and row that the loss of class c allows, see the
     module docstring with $p = \alpha_c\beta_c$.
@@ -295,7 +295,7 @@ def _mixture(inputs: NormsAndLoss, alignment: float, low: float, high: float) ->
 
     largest = 1 - alignment**2
     width = largest / CELLS
-    theta = np.arange(CELLS) * width
+    theta: FloatArray = np.arange(CELLS, dtype=np.float64) * width
     best, bound = math.inf, math.inf
     for _ in range(ROUNDS):
         lower, exact = least(theta, np.minimum(theta + width, 1.0)), least(theta, theta)

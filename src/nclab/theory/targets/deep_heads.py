@@ -54,7 +54,7 @@ def best_size(cost: Callable[[float], float], most: float) -> tuple[float, float
 
 
 def shape_value(setting: Setting, shape: Geometry, weight: float) -> tuple[float, float]:
-    """Return the factor by which the logits of a geometry have the lowest objective, and this.
+    """Return the best factor for the logits of a geometry, and the objective with this factor.
 
     The penalty of F factors is F/2 lambda sum of sigma^(2/F), with sigma the singular values of the
     logits.

@@ -128,7 +128,7 @@ DISTANCES = {
 }
 """Names of the four distances, and their labels in the table."""
 SAME = 1e-3
-"""Two distances count as equal if they differ by less."""
+"""Two distances count as equal if they differ by less than this."""
 
 
 def distance_to(

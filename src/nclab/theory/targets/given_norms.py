@@ -83,7 +83,7 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
             weight, reached = find_weight(norm_at, norm, critical_weight(program))
         point = start[-1]
         if not weight and bool((program.own_target == 1).all()):
-            # With hard targets the loss decreases in the norms without end.
+            # With hard targets, larger norms always allow a smaller loss.
             raise DataError(
                 f"Expected norms with |W| |H| up to {reached:.4g}, got {norm:.4g}: beyond that, "
                 "rounding hides the smallest loss of these counts. weight_decay=0 gives the limit "
@@ -146,7 +146,7 @@ LAST = 88
 """Number of penalty weights of a path; the last is 1e-11 times the critical weight."""
 MOST_GROUPS = 100
 """Largest number of different counts of a path; with so many, one optimum takes half a second."""
-KEPT = 16
+CACHED_PATHS = 16
 """Number of paths, each for other counts, that stay in the cache."""
 
 
@@ -234,7 +234,7 @@ class TargetPath:
         )
 
     def _simple(self, cost: float) -> tuple[float, float]:
-        """Return the factor of the centred identity matrix with the lowest objective, and this."""
+        """Return the best logits among multiples of P = I - 11^T/C: the factor, the objective."""
         others = len(self.counts) - 1
         gap = max(0.0, math.log(others * (1 / cost - 1))) if cost < 1 else 0.0
         return gap, math.log1p(others * math.exp(-gap)) + cost * gap
@@ -273,7 +273,7 @@ def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:
     return first, lift, second / torch.outer(metric, metric).sqrt(), lift / metric
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED_PATHS)
 def target_path(counts: tuple[float, ...], biased: bool) -> TargetPath:
     """Return the path of these counts, from a cache if possible."""
     return TargetPath(counts, biased)

@@ -100,7 +100,7 @@ class LogitPoint(NamedTuple):
     """(G, G) logits b: the logit of a class in the row's group, for a sample of another class in
     the column's group."""
     lift: Tensor
-    """(G,) correct logit minus the other logits of its group, the number a; 0 for single classes."""
+    """(G,) correct logit minus the others of its group, the number a; 0 in groups of one class."""
     bias: Tensor
     """(G,) bias of every class in the group."""
 

@@ -4,8 +4,7 @@ The lower bound: a sample with target T and logits z has the cross-entropy
 $\ell(z) \ge (q-T)^\top z + \operatorname{entropy}(q)$ for any class probabilities q. Choose q for
 each sample and let $G = (Q-T)/n$. If the spectral norm of G is at most t, every (W, H) has the
 objective
-$J \ge \operatorname{mean entropy}(q) + \langle G, WH\rangle + t\|W\|\|H\|
-\ge \operatorname{mean entropy}(q)$. A bias adds
+$J \ge E + \langle G, WH\rangle + t\|W\|\|H\| \ge E$, with E the mean entropy of q. A bias adds
 $r^\top b + \lambda_b\|b\|^2/2 \ge -\|r\|^2/2\lambda_b$ with r = G1.
 """
 

@@ -236,7 +236,7 @@ TABLE_GROUPS = 12
 def target_table(target: Target) -> Lines:
     """Return a table of the groups, followed by loss, proof and merged or lost classes."""
     table = Table(header_style="bold")
-    norms_and_cosines = ("norm of rows", "norm of means", "cos of rows", "cos of means")
+    norms_and_cosines = ("‖row‖", "‖mean‖", "cos of rows", "cos of means")
     for name in ("samples", "classes", "logit gap", *norms_and_cosines):
         table.add_column(name, justify="right")
     groups = target.groups

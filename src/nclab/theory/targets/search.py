@@ -156,8 +156,8 @@ def _factored(setting: Setting, rooted: Tensor, bias: Tensor, smallest: float) -
     roots, width = setting.metric.sqrt(), _dim(setting)
     left, values, right = torch.linalg.svd(rooted)
     threshold = max(smallest, RANK * float(values.max()))
-    kept = torch.where(values > threshold, values, 0.0).sqrt()[:width]
-    parts = [left[:, :width] * kept, kept[:, None] * right[:width] / roots]
+    factors = torch.where(values > threshold, values, 0.0).sqrt()[:width]
+    parts = [left[:, :width] * factors, factors[:, None] * right[:width] / roots]
     parts += [] if setting.bias is None else [bias]
     return torch.cat([part.flatten() for part in parts])
 
@@ -189,7 +189,10 @@ def _shrunk_starts(setting: Setting) -> Iterator[Tensor]:
 
 
 def _exchanged(setting: Setting, point: Tensor) -> Tensor:
-    """Exchange two classes and descend, as long as this improves the objective; return the point."""
+    """Exchange two classes and descend, as long as this improves the objective.
+
+    Return the best point.
+    """
     value, better = _objective(setting)(point)[0], True
     while better:
         better = False

@@ -229,8 +229,8 @@ def _is_integer(value: Any) -> bool:
 def _decays(weight_decay: Any, features: float) -> tuple[float, float]:
     """Return the weight decays of weights and features.
 
-    One number λ becomes (λ, λ/`features`), because it penalises the mean squared feature. `features`
-    is the number of samples or, with `average="classes"`, of classes.
+    One number λ becomes (λ, λ/`features`), because it penalises the mean squared feature.
+    `features` is the number of samples or, with `average="classes"`, of classes.
     """
     single = isinstance(weight_decay, Real)
     if single:
@@ -285,15 +285,15 @@ def _targets(values: Any, num_classes: int, loss: str) -> Tensor | None:
         )
     if not bool((targets >= 0).all()) or float((targets.sum(0) - 1).abs().max()) > 1e-6:
         raise DataError(
-            "Expected targets whose columns are probabilities that sum to 1, got negative entries or "
-            "other sums."
+            "Expected targets whose columns are probabilities that sum to 1, got a negative entry "
+            "or another sum."
         )
     return targets / targets.sum(0)
 
 
 CLOSED = "closed form"
 ROUNDED = 1e-12
-"""Singular values below this size, relative to the largest one, count as rounding errors of zero."""
+"""Singular values below this size, relative to the largest one, count as zero."""
 
 
 class Solution(NamedTuple):

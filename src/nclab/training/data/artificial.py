@@ -23,18 +23,22 @@ Cones = tuple[tuple[tuple[float, ...], ...], ...]
 Array = NDArray[np.float64]
 
 TIE = 1e-9
-"""Inputs closer than this to a decision boundary are drawn again."""
+"""Inputs are drawn again if their two largest logits differ by less than this, or if their inner
+product with the normal of a plane is this small."""
 TEACHERS = 200
 """Number of teachers that are tried for the requested balance."""
 REDRAWS = 20
-"""Number of redraws after which a teacher that still has ties is replaced."""
+"""Number of times that inputs with almost equal logits are drawn again. If some remain, another
+teacher is drawn."""
 BATCHES = 1000
-"""Number of batches that are drawn to fill narrow cones."""
+"""Largest number of batches of points that are drawn until enough of them lie inside the cones."""
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """Normal inputs, labelled by a random ReLU network, the teacher; deep teachers are complex.
+    """Normal inputs, labelled by a random ReLU network, the teacher.
+
+    The boundaries between the classes of a deeper teacher are more complicated.
 
     Source: pan2023, Sec. 3.1.1
 
@@ -58,8 +62,8 @@ class Teacher:
     (standardise), batch-normalise its hidden layers (batch_norm), draw teachers until one is
     balanced (reject), or do nothing (none)."""
     max_ratio: float = 1.5
-    """Largest class size over smallest; teachers are drawn until this holds, unless balance is
-    none."""
+    """Largest accepted ratio between the sizes of two classes; teachers are drawn until the ratio
+    is small enough, unless balance is none."""
     seed: int = 0
     """Seed of the samples."""
 
@@ -107,9 +111,10 @@ class Teacher:
     def _label(
         self, inputs: Array, weights: list[Array], stream: np.random.Generator
     ) -> NDArray[np.int64] | None:
-        """Return the teacher's argmax; redraw, in place, inputs whose two best logits almost tie.
+        """Return the class with the largest logit of every input.
 
-        Return None if ties remain after `REDRAWS` redraws.
+        Inputs whose two largest logits are almost equal are drawn again, in place. Return None if
+        such inputs remain after `REDRAWS` attempts.
         """
         for _ in range(REDRAWS):
             logits = self._logits(inputs, weights)

@@ -25,7 +25,7 @@ CLASSES = 10
 GRID = 2.0**-10
 """Spacing to which components are rounded, because linear algebra libraries differ in last bits."""
 SLICE = 10_000
-"""Number of images whose products are added up at once."""
+"""Number of images in one matrix product of `basis`, which limits the memory."""
 
 
 class Images(NamedTuple):
@@ -108,12 +108,12 @@ class FashionMNIST:
     """Number of samples."""
     components: int | None = None
     """Number of principal components to use instead of the 784 pixels; 64 keep most of the
-    variance. They are computed from all 60,000 images and divided by one number, so that their
-    mean variance is 1."""
+    variance. The principal directions are those of all 60,000 images. All components are divided
+    by the same number, so that their mean variance is 1."""
     seed: int = 0
     """Seed of the samples."""
     classes: int = CLASSES
-    """Number of classes to use, from the first on."""
+    """Number of classes to use, beginning with class 0."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.classes <= CLASSES:
@@ -150,17 +150,18 @@ class Basis(NamedTuple):
     directions: Tensor
     """Directions (pixels, count); the largest entry of each is positive."""
     scale: float
-    """Number that divides the coordinates, the root of their mean variance."""
+    """Root of the mean variance of the coordinates, by which they are divided."""
 
 
 _BASES: dict[tuple[int, int], Basis] = {}
-"""Cache by checksum of the images and count, because a sweep draws the same data many times."""
+"""Checksum of the images and number of directions -> basis; a sweep draws the same data often."""
 
 
 def principal_components(pixels: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Return (rows, count) float32 coordinates of some images along the leading directions of all.
+    """Return float32 coordinates (rows, count) of some images along the principal directions.
 
-    Coordinates are rounded to multiples of 1/1024, so that they are equal on every machine.
+    The directions are those of all images. Coordinates are rounded to multiples of 1/1024, so that
+    they are equal on every machine.
     """
     key = zlib.crc32(pixels.contiguous().numpy().tobytes()), count
     if key not in _BASES:
@@ -171,9 +172,9 @@ def principal_components(pixels: Tensor, rows: Tensor, count: int) -> Tensor:
 
 
 def basis(pixels: Tensor, count: int) -> Basis:
-    """Return the leading directions of images (n, pixels).
+    """Return the leading principal directions of images (n, pixels).
 
-    The sums of products of bytes are exact in float64.
+    Pixels are bytes, so the sums of their products are exact in float64.
     """
     products = torch.zeros(pixels.shape[1], pixels.shape[1], dtype=torch.float64)
     for part in pixels.split(SLICE):

@@ -37,9 +37,10 @@ class SampleSelection:
     """
 
     imbalance: float = 1.0
-    """Size of the largest class over that of the smallest; 1 keeps all samples."""
+    """Size of the largest class divided by that of the smallest; 1 keeps all samples."""
     tail: LongTail = "step"
-    """Shape of the imbalance: small second half of the classes, or exponentially falling sizes."""
+    """Class sizes of imbalanced data: the second half of the classes is small (step), or sizes fall
+    exponentially from class to class (exponential)."""
     label_noise: float = 0.0
     """Share of the training samples that get the label of another, random class."""
     test_share: float = 0.0
@@ -86,7 +87,10 @@ class SampleSelection:
         )
 
     def _held_out(self, count: int, label: int) -> int:
-        """Return how many samples of a class are held out, at least one if any are."""
+        """Return how many samples of a class are held out: at least one unless `test_share` is 0.
+
+        At least one sample of the class remains for training.
+        """
         if self.test_share == 0:
             return 0
         if count < 2:
@@ -97,7 +101,7 @@ class SampleSelection:
         return min(count - 1, max(1, round(self.test_share * count)))
 
     def _train_counts(self, counts: list[int]) -> list[int]:
-        """Return the largest class sizes in the proportions of the imbalance."""
+        """Return class sizes with the requested imbalance that use as many samples as possible."""
         if self.imbalance == 1:
             return counts
         C = len(counts)
@@ -123,7 +127,12 @@ class SampleSelection:
         shift: NDArray[np.float64],
         classes: int,
     ) -> NDArray[np.int64]:
-        """Return labels; those with the smallest `noise_rank` are shifted to another class."""
+        """Return labels with noise: a share `label_noise` of them is changed to another class.
+
+        Args:
+            noise_rank: random number of every sample; the samples with the smallest are changed.
+            shift: random number in [0, 1) of every sample, which selects the new class.
+        """
         wrong = noise_rank.argsort(kind="stable")[: round(self.label_noise * len(labels))]
         noisy = labels.copy()
         noisy[wrong] = (labels[wrong] + 1 + np.floor(shift[wrong] * (classes - 1))) % classes

@@ -3,8 +3,9 @@
 Features are stored transposed, (width, n). Bias, activation, batch norm and their gradients then
 work on one row, the batch of a neuron, while it is in the nearest cache, and the three matrix
 products of a layer are faster. The backward pass updates a layer as soon as its gradient is
-complete. The same loop initialises the vector to which the next step adds gradients: for plain SGD
-the momenta, set to momentum v + weight_decay theta; for other optimisers a separate vector.
+complete. The same loop prepares the vector to which the next step adds its gradients. For plain SGD
+this vector is the momenta, and every entry v becomes momentum * v + weight_decay * theta, where
+theta is the parameter. Other optimisers have a separate vector.
 All compiled code is in this file, because numba's cache notices changes of this file only.
 """
 
@@ -23,7 +24,8 @@ Array = Any
 
 PLAIN, TRANSPOSED = ord("N"), ord("T")
 SGD, MOMENTUM, ADAM, SIGN = range(4)
-"""Optimisers; SGD is the common case of MOMENTUM, coupled and without Nesterov."""
+"""Rules of the optimiser. SGD is MOMENTUM without Nesterov and with coupled weight decay, which is
+added to the gradient; the most common rule has a faster loop."""
 CROSS_ENTROPY, LABEL_SMOOTHING, FOCAL, MSE = range(4)
 RELU, GELU, TANH = range(3)
 
@@ -72,9 +74,9 @@ class Numbers(NamedTuple):
     momentum: Any
     beta2: Any
     fresh1: Any
-    """1 - beta1, rounded once."""
+    """1 - beta1, computed in float64 and then rounded."""
     fresh2: Any
-    """1 - beta2, rounded once."""
+    """1 - beta2, computed in float64 and then rounded."""
     adam_epsilon: Any
     smoothing: Any
     focal_gamma: Any
@@ -99,8 +101,8 @@ class Work(NamedTuple):
     moments: Array
     """Mean and 1 / sigma of the batch, (layers, 2, width)."""
     decays: Array
-    """Weight decay of all parameters and of the classifier's bias: the factor that is added to the
-    gradient, and the share of a parameter that remains, (2, 2)."""
+    """Weight decay of all other parameters (row 0) and of the classifier's bias (row 1), (2, 2).
+    Column 0 times a parameter is added to the gradient. Column 1 multiplies the parameter."""
     corrections: Array
     """Adam's rate / (1 - beta1^t) and sqrt(1 - beta2^t) for every step, (steps, 2)."""
 
@@ -269,7 +271,10 @@ def _prepare(state: Vectors, choices: Choices, decays: Array, numbers: Numbers) 
 
 @_compiled
 def _part(state: Vectors, row: Array, part: int) -> Any:
-    """Return a layer's vectors: part 0 has the common weight decay, part 1 is the head's bias."""
+    """Return parameters, momenta, squares and gradients of one part of a layer.
+
+    Part 0 has the common weight decay. Part 1 is the classifier's bias, which may have another.
+    """
     first, end = row[2 if part == 0 else 6], row[6 + part]
     return (
         state.parameters[first:end],
@@ -283,21 +288,25 @@ def _part(state: Vectors, row: Array, part: int) -> Any:
 def _descend(
     state: Vectors, choices: Choices, row: Array, work: Work, numbers: Numbers, step: int
 ) -> None:
-    """Take a step of one layer and initialise its gradients for the next step."""
+    """Take a step of one layer and set its gradients to the weight decay of the next step."""
     for part in range(2 if row[6] < row[7] else 1):
         theta, m, s, g = _part(state, row, part)
-        coupled, kept = work.decays[part, 0], work.decays[part, 1]
+        coupled, remaining = work.decays[part, 0], work.decays[part, 1]
         if choices.optimizer == MOMENTUM:
-            _momentum(theta, m, g, coupled, kept, numbers, choices.nesterov)
+            _momentum(theta, m, g, coupled, remaining, numbers, choices.nesterov)
         elif choices.optimizer == ADAM:
-            _adam(theta, m, s, g, coupled, kept, numbers, work.corrections[step])
+            _adam(theta, m, s, g, coupled, remaining, numbers, work.corrections[step])
         else:
-            _sign(theta, m, g, coupled, kept, numbers)
+            _sign(theta, m, g, coupled, remaining, numbers)
 
 
 @_compiled
 def _sgd(theta: Array, v: Array, coupled: Any, numbers: Numbers, more: bool) -> None:
-    """theta <- theta - rate v, then v <- momentum v + coupled theta if another step follows."""
+    """Take a step of the parameters theta: theta <- theta - rate * v.
+
+    The momenta v already contain the gradients. If another step follows, prepare them for it:
+    v <- momentum * v + coupled * theta, where `coupled` is the weight decay.
+    """
     if more:
         for i in range(theta.shape[0]):
             theta[i] -= numbers.rate * v[i]
@@ -309,13 +318,23 @@ def _sgd(theta: Array, v: Array, coupled: Any, numbers: Numbers, more: bool) -> 
 
 @_compiled
 def _momentum(
-    theta: Array, v: Array, g: Array, coupled: Any, kept: Any, numbers: Numbers, nesterov: bool
+    theta: Array,
+    v: Array,
+    g: Array,
+    coupled: Any,
+    remaining: Any,
+    numbers: Numbers,
+    nesterov: bool,
 ) -> None:
-    """v <- momentum v + g; theta <- kept theta - rate v, or rate (g + momentum v) by Nesterov."""
+    """Update momenta v and parameters theta by the gradients g; Nesterov steps by g + momentum * v.
+
+    v <- momentum * v + g; theta <- remaining * theta - rate * v. `remaining` is the factor of
+    decoupled weight decay, and coupled * theta becomes the start of the next gradient.
+    """
     for i in range(theta.shape[0]):
         v[i] = numbers.momentum * v[i] + g[i]
         step = g[i] + numbers.momentum * v[i] if nesterov else v[i]
-        theta[i] = kept * theta[i] - numbers.rate * step
+        theta[i] = remaining * theta[i] - numbers.rate * step
         g[i] = coupled * theta[i]
 
 
@@ -326,33 +345,43 @@ def _adam(
     s: Array,
     g: Array,
     coupled: Any,
-    kept: Any,
+    remaining: Any,
     numbers: Numbers,
     corrections: Array,
 ) -> None:
-    """m, s <- means of g, g^2; theta <- kept theta - rate m / (sqrt(s) / root + epsilon)."""
+    """Update the parameters theta by Adam, with running means m of the gradients g and s of g^2.
+
+    theta <- remaining * theta - rate * m / (sqrt(s) / root + epsilon), with rate and root from
+    `Work.corrections`. `remaining` is the factor of decoupled weight decay, and coupled * theta
+    becomes the start of the next gradient.
+    """
     rate, root = corrections[0], corrections[1]
     for i in range(theta.shape[0]):
         m[i] += numbers.fresh1 * (g[i] - m[i])
         s[i] = numbers.beta2 * s[i] + numbers.fresh2 * g[i] * g[i]
-        theta[i] = kept * theta[i] - rate * m[i] / (math.sqrt(s[i]) / root + numbers.adam_epsilon)
+        step = rate * m[i] / (math.sqrt(s[i]) / root + numbers.adam_epsilon)
+        theta[i] = remaining * theta[i] - step
         g[i] = coupled * theta[i]
 
 
 @_compiled
-def _sign(theta: Array, v: Array, g: Array, coupled: Any, kept: Any, numbers: Numbers) -> None:
-    """v <- momentum v + g; theta <- kept theta - rate sign(v)."""
+def _sign(theta: Array, v: Array, g: Array, coupled: Any, remaining: Any, numbers: Numbers) -> None:
+    """Update momenta v and parameters theta by the gradients g, with steps of equal size.
+
+    v <- momentum * v + g; theta <- remaining * theta - rate * sign(v). `remaining` is the factor
+    of decoupled weight decay, and coupled * theta becomes the start of the next gradient.
+    """
     for i in range(theta.shape[0]):
         v[i] = numbers.momentum * v[i] + g[i]
         up = numbers.one if v[i] > numbers.zero else numbers.zero
         down = numbers.one if v[i] < numbers.zero else numbers.zero
-        theta[i] = kept * theta[i] - numbers.rate * (up - down)
+        theta[i] = remaining * theta[i] - numbers.rate * (up - down)
         g[i] = coupled * theta[i]
 
 
 @_compiled
 def _smooth(A: Array, S: Array, bias: Array, activation: int, numbers: Numbers) -> None:
-    """A <- tanh(A + bias) or GELU(A + bias); S <- slope of GELU."""
+    """Set A to tanh(A + bias) or GELU(A + bias), and S to the derivative of GELU."""
     half, root_half = A.dtype.type(0.5), A.dtype.type(math.sqrt(0.5))
     density = A.dtype.type(1 / math.sqrt(2 * math.pi))
     for j in range(A.shape[0]):
@@ -378,9 +407,10 @@ def _activate(
     statistics: Array,
     numbers: Numbers,
 ) -> None:
-    """A <- relu(A + bias); H <- scale (A - mean) / sigma + shift, neuron by neuron.
+    """Apply ReLU and batch norm: A <- relu(A + bias); H <- scale * (A - mean) / sigma + shift.
 
-    `_smooth` has applied other activations already, which leave A unchanged here.
+    Mean and standard deviation sigma are those of a neuron in the batch. If the activation is not
+    ReLU, `_smooth` has already applied it, and A stays unchanged.
     """
     n = A.shape[1]
     count, unbiased = A.dtype.type(n), A.dtype.type(n / max(n - 1, 1))
@@ -422,9 +452,10 @@ def _activate_backward(
     moments: Array,
     numbers: Numbers,
 ) -> None:
-    """G <- [A > 0] scale / sigma (G - mean(G) - X mean(G X)), where X = (A - mean) / sigma.
+    """Propagate the gradient G through batch norm and ReLU; add the gradients of their parameters.
 
-    Other activations have no factor [A > 0] and no bias here; `_smooth_backward` adds both.
+    G <- [A > 0] * scale / sigma * (G - mean(G) - X * mean(G * X)), where X = (A - mean) / sigma.
+    If the activation is not ReLU, the factor [A > 0] and the bias are left to `_smooth_backward`.
     """
     n = G.shape[1]
     count = G.dtype.type(n)
@@ -458,7 +489,7 @@ def _activate_backward(
 def _smooth_backward(
     G: Array, A: Array, S: Array, v: LayerArrays, activation: int, numbers: Numbers
 ) -> None:
-    """G <- slope G, with slope 1 - A^2 for tanh and S for GELU."""
+    """Multiply the gradient G by the slope of the activation: 1 - A^2 for tanh, S for GELU."""
     for j in range(G.shape[0]):
         total = numbers.zero
         for i in range(G.shape[1]):
@@ -481,7 +512,10 @@ def _top_class(logits: Array, i: int) -> int:
 
 @_compiled
 def _cross_entropy(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Return mean loss and correct samples; replace logits by their gradient, (p - onehot) / n."""
+    """Return the mean cross-entropy and the number of correct samples; replace logits by (p - y)/n.
+
+    (p - y)/n is the gradient, with the softmax p, the one-hot labels y and n samples.
+    """
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     loss, hits = 0.0, 0
@@ -503,7 +537,10 @@ def _cross_entropy(logits: Array, labels: Array, rows: Array, numbers: Numbers) 
 
 @_compiled
 def _label_smoothing(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Return loss and hits of label smoothing, whose targets are (1 - s) onehot + s / C."""
+    """Return mean loss and number of correct samples; replace logits by their gradient.
+
+    The targets of label smoothing s are (1 - s) * onehot + s / C for C classes.
+    """
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     spread = numbers.smoothing / logits.dtype.type(classes)
@@ -527,7 +564,10 @@ def _label_smoothing(logits: Array, labels: Array, rows: Array, numbers: Numbers
 
 @_compiled
 def _focal(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Return loss and hits of the focal loss, the mean of -(1 - p)^gamma log p of the label."""
+    """Return mean loss and number of correct samples; replace logits by their gradient.
+
+    The focal loss of a sample is f(p) = -(1 - p)^gamma log p, with the probability p of its label.
+    """
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     loss, hits = 0.0, 0
@@ -545,7 +585,7 @@ def _focal(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
         missing, surprise = wrong / total, lost + math.log1p(others)  # 1 - p and -log p
         power = missing**numbers.focal_gamma
         ratio = surprise / missing if missing > numbers.zero else numbers.one
-        # -p dloss/dp, the factor of the gradient of cross-entropy
+        # -p f'(p), by which the gradient of cross-entropy is multiplied
         weight = power * (numbers.one + numbers.focal_gamma * ratio * logits[label, i] / total)
         for c in range(classes):
             logits[c, i] *= share * weight / total
@@ -557,7 +597,10 @@ def _focal(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
 
 @_compiled
 def _mse(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Return loss and hits of the squared error, the mean of |z - onehot|^2 / 2."""
+    """Return mean loss and number of correct samples; replace logits by their gradient.
+
+    The squared error of a sample with logits z is |z - onehot|^2 / 2.
+    """
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     loss, hits = 0.0, 0

@@ -28,9 +28,10 @@ class EpochStats:
     """Loss and accuracy of one member over the training batches of an epoch."""
 
     loss: float
-    """Mean of the recipe's loss over the epoch, each sample before its step; nan if not alive."""
+    """Mean of the recipe's loss over the samples, each with the weights before the step that uses
+    the sample; nan if the member failed."""
     accuracy: float
-    """Share of samples classified correctly before their step; nan if not alive."""
+    """Share of correctly classified samples, with the same weights; nan if the member failed."""
     alive: bool
     """False once loss or weights are not finite; the member keeps its last finite state."""
     why: str
@@ -110,7 +111,12 @@ class Fleet:
         return stats
 
     def model(self, index: int, *, statistics: Statistics = "running") -> MLP:
-        """Return a copy of one member in evaluation mode, with either statistics of batch norm."""
+        """Return a copy of one member in evaluation mode.
+
+        Args:
+            statistics: running, batch norm uses the running averages of training; full, it uses
+                mean and variance of all training data.
+        """
         if statistics not in get_args(Statistics):
             raise NclabError(f"Expected statistics 'running' or 'full', got {statistics!r}.")
         model = self._states[index].model()
@@ -121,9 +127,11 @@ class Fleet:
         return self._states[index].tensors()
 
     def load(self, index: int, tensors: Mapping[str, Tensor], epoch: int, why: str = "") -> None:
-        """Set one member to the state that `tensors` returned at the end of that epoch.
+        """Restore the state of one member.
 
         Args:
+            tensors: state that the method `tensors` returned.
+            epoch: number of epochs that the member had finished at that time.
             why: why the member failed, as in its `EpochStats`; empty if it is alive.
         """
         self._states[index].load(tensors)

@@ -79,9 +79,11 @@ class Recipe:
     loss: Loss = "cross_entropy"
     """Loss, averaged over the batch; mse is half the squared distance to the one-hot label."""
     smoothing: float = 0.1
-    """Share of a label that label_smoothing spreads over all classes."""
+    """Share s of the label that label_smoothing spreads over all C classes, each of which gets
+    s / C."""
     focal_gamma: float = 2.0
-    """Exponent of 1 - p in the focal loss."""
+    """Exponent gamma of the focal loss, -(1 - p)^gamma log p, with the probability p of the
+    label."""
     head_bias_decay: float | None = None
     """Weight decay of the classifier's bias; by default that of all other parameters."""
 

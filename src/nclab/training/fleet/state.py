@@ -14,7 +14,8 @@ from nclab.training.fleet.recipe import Member, Recipe
 from nclab.training.models.mlp import MLP, Norm, Shape
 
 ALIGNMENT = 16
-"""Multiple of entries at which every parameter begins: 64 bytes in float32, for vector loads."""
+"""Every parameter begins at a multiple of this number of entries, which are 64 bytes in float32, so
+that the processor loads whole vectors."""
 
 
 class LayerTensors(NamedTuple):

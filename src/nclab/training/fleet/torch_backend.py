@@ -18,7 +18,7 @@ from nclab.training.models.mlp import Activation
 EPSILON = 1e-5
 """Number added to the variance, the default of `nn.BatchNorm1d`."""
 RUNNING = 0.1
-"""Share of the batch in the running statistics, the default of `nn.BatchNorm1d`."""
+"""Weight of the newest batch in the running statistics, the default of `nn.BatchNorm1d`."""
 Moments = tuple[Tensor, ...]
 """Mean and 1 / sigma of each neuron over the batch; empty without batch norm."""
 
@@ -90,7 +90,10 @@ def _linear(layer: LayerTensors, H: Tensor) -> Tensor:
 
 
 def _linear_backward(v: LayerTensors, layer: LayerTensors, G: Tensor, H: Tensor) -> Tensor:
-    """Add the gradients of weight and bias to `v`; return the gradient in H."""
+    """Add the gradients of weight and bias to `v`; return the gradient with respect to H.
+
+    G is the gradient with respect to the outputs of the layer, H are its inputs.
+    """
     v.weight.addmm_(G, H.T)
     if v.bias is not None:
         v.bias.add_(G.sum(1))
@@ -106,7 +109,7 @@ def _activate(Z: Tensor, activation: Activation) -> tuple[Tensor, Tensor]:
 
 
 def _activate_backward(G: Tensor, context: Tensor, activation: Activation) -> Tensor:
-    """Return the gradient before the activation."""
+    """Return the gradient with respect to the inputs of the activation."""
     if activation == "gelu":
         return torch.ops.aten.gelu_backward(G, context)
     if activation == "tanh":
@@ -126,7 +129,10 @@ def _normalise(A: Tensor, layer: LayerTensors, statistics: Tensor) -> tuple[Tens
 def _normalise_backward(
     v: LayerTensors, layer: LayerTensors, G: Tensor, A: Tensor, moments: Moments
 ) -> Tensor:
-    """Add the gradients of scale and shift to `v`; return the gradient in A."""
+    """Add the gradients of scale and shift to `v`; return the gradient with respect to A.
+
+    G is the gradient with respect to the outputs of batch norm, A are its inputs.
+    """
     affine = v.scale is not None
     wanted = [True, affine, affine]
     G, scale, shift = torch.ops.aten.native_batch_norm_backward(
@@ -154,7 +160,10 @@ def mean_loss(logits: Tensor, labels: Tensor, recipe: Recipe) -> tuple[Tensor, T
 
 
 def _label_smoothing(log_p: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Return cross-entropy with targets t = (1 - s) onehot + s / C; its gradient is (p - t) / n."""
+    """Return the mean cross-entropy and its gradient (p - t) / n for targets t.
+
+    t = (1 - s) * onehot + s / C for smoothing s and C classes; p is the softmax.
+    """
     label = log_p.gather(0, labels[None]).mean()
     loss = -(1 - smoothing) * label - smoothing * log_p.mean()
     G = _add_at(log_p.exp().sub_(smoothing / len(log_p)), labels, smoothing - 1)
@@ -162,7 +171,10 @@ def _label_smoothing(log_p: Tensor, labels: Tensor, smoothing: float) -> tuple[T
 
 
 def _focal(log_p: Tensor, labels: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
-    """Return -(1 - p)^gamma log p, and its gradient: that of cross-entropy times -p dloss/dp."""
+    """Return the mean of f(p) = -(1 - p)^gamma log p and its gradient.
+
+    p is the probability of the label. The gradient is that of cross-entropy times -p f'(p).
+    """
     surprise = -log_p.gather(0, labels[None])
     missing = -torch.expm1(-surprise)  # 1 - p
     power = missing**gamma
@@ -182,13 +194,16 @@ class Decay(NamedTuple):
 
     part: slice
     coupled: float
-    """Factor of the parameters that are added to the gradient."""
+    """This factor times the parameters is added to the gradient; 0 for decoupled weight decay."""
     remaining: float
-    """Factor of the parameters after decoupled weight decay."""
+    """Factor that multiplies the parameters in every step; 1 unless weight decay is decoupled."""
 
 
 def decays_of(state: State, recipe: Recipe, *, rate: float, weight_decay: float) -> list[Decay]:
-    """Return the decay of all parameters, then that of the classifier's bias, which lies last."""
+    """Return the decay of all other parameters, then that of the classifier's bias.
+
+    The bias is the last part of the flat vectors.
+    """
     bias_decay = weight_decay if recipe.head_bias_decay is None else recipe.head_bias_decay
     cut = int(layout_table(state.shape, state.norm)[-1, 6])
     parts = ((slice(0, cut), weight_decay), (slice(cut, None), bias_decay))

@@ -41,7 +41,7 @@ class Shape:
     activation: Activation = "relu"
     """Activation between a linear layer and its batch norm."""
     head_bias: bool = True
-    """Whether the classifier has a bias; without `bias` it has none."""
+    """Whether the classifier has a bias; ignored if the linear layers have none."""
 
     def __post_init__(self) -> None:
         lowest_sizes = {"inputs": 1, "classes": 2, "layers": 1, "width": 1, "features": 1}
@@ -143,8 +143,9 @@ class MLP(nn.Module):
     def with_full_statistics(self, inputs: Tensor, *, batch: int = 4096) -> Self:
         """Return a copy in evaluation mode whose batch norms use the statistics of all inputs.
 
-        The copy returns the outputs of training mode with all inputs as one batch. Statistics are
-        set layer by layer, since each depends on the layers below, with sums in float64.
+        The copy returns the outputs of training mode with all inputs as one batch. The statistics
+        are set layer by layer, because those of a layer depend on the layers below. Sums are in
+        float64.
         """
         model = copy.deepcopy(self).eval()
         with torch.no_grad():

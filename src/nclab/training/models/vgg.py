@@ -22,7 +22,7 @@ class VGGShape:
     channels: int = 1
     """Number of channels of the images."""
     width: float = 1.0
-    """Factor of the channels of every layer; 1 is the published network."""
+    """Factor that multiplies the number of channels of every layer; 1 is the published network."""
     batch_norm: bool = True
     """Whether batch norm with scale and bias follows every convolution."""
     dense: int = 0
@@ -56,9 +56,9 @@ class VGG13(nn.Module):
     its ReLU.
 
     Initialisation: PyTorch's default for every layer, uniform with variance 1/(3 fan in). Without
-    batch norm the signal would vanish over ten layers, so the convolutions are He-normal over the
-    fan out with zero biases. With batch norm the convolutions have no bias, which would have no
-    effect.
+    batch norm the signal would vanish in ten layers. The weights of the convolutions are then
+    He-normal, with variance 2/(fan out), and their biases are zero. With batch norm the
+    convolutions have no bias, because batch norm would subtract it.
 
     >>> network = VGG13(VGGShape(width=0.125))
     >>> network(torch.zeros(2, 1, 32, 32)).shape, network.features(torch.zeros(2, 1, 32, 32)).shape

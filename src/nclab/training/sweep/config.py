@@ -29,10 +29,10 @@ ALWAYS_STORED = {
 }
 """Fields that the configuration of every run stores. Other fields are stored only if they differ
 from their default, so that runs keep their names when options are added."""
-MOMENTS = 12
-"""Largest number of measured epochs, unless the configuration sets another."""
-EPOCHS_PER_MOMENT = 20
-"""Epochs of training for each measurement, which costs about as much as one or two epochs."""
+MOST_MEASUREMENTS = 12
+"""Largest number of measured epochs, unless the configuration sets the number."""
+EPOCHS_PER_MEASUREMENT = 20
+"""Epochs of training for each measurement, which takes about as long as one or two epochs."""
 CHECKPOINT_SECONDS = 5.0
 """Approximate training time of one model between two checkpoints."""
 LEAST_CHECKPOINTS = 4
@@ -63,15 +63,15 @@ class SweepConfig:
     recipe: Recipe = field(default_factory=Recipe)
     """Epochs, batch size, learning rate, optimiser and loss."""
     moments: int | None = None
-    """Approximate number of epochs to measure, up to 12 by default. They are spaced
-    logarithmically and include the last epoch. By default they are so few that measuring costs
-    little compared with training."""
+    """Approximate number of epochs after which models are measured; by default one for every 20
+    epochs of training, 12 at most. The measured epochs are spaced logarithmically and include the
+    last."""
     layers: Layers = "last"
     """Layers to measure: the input of the classifier, or all."""
     statistics: Statistics = "running"
     """Statistics of batch norm when measuring: running averages, or those of the full data."""
     converged: float = 0.99
-    """Training accuracy from which a model counts as converged."""
+    """A model counts as converged only if its training accuracy is at least this."""
     checkpoint_every: int | None = None
     """Epochs between checkpoints; by default about 5 seconds of training. The option does not
     change any number."""
@@ -113,14 +113,14 @@ class SweepConfig:
     def measured_epochs(self) -> list[int]:
         """Epochs after which the models are measured."""
         epochs = self.recipe.epochs
-        default = min(MOMENTS, max(1, epochs // EPOCHS_PER_MOMENT))
+        default = min(MOST_MEASUREMENTS, max(1, epochs // EPOCHS_PER_MEASUREMENT))
         return measured_epochs(epochs, default if self.moments is None else self.moments)
 
     def checkpoint_epochs(self, samples: Samples) -> int:
         """Return the number of epochs between checkpoints on these samples.
 
-        The default follows from an estimate of the arithmetic, not from a clock, so that an
-        interrupted run and an undisturbed run write the same checkpoints.
+        The default is computed from the sizes of data and network. The time is estimated, not
+        measured, so that an interrupted run writes the same checkpoints as an undisturbed run.
         """
         if self.checkpoint_every is not None:
             return self.checkpoint_every
@@ -202,12 +202,12 @@ def changed_fields(config: Any, always: Collection[str] = ()) -> dict[str, Any]:
     return {name: value for name, value, default in values if name in always or value != default}
 
 
-def measured_epochs(epochs: int, moments: int) -> list[int]:
-    """Return logarithmically spaced epochs, including the last.
+def measured_epochs(epochs: int, count: int) -> list[int]:
+    """Return about `count` logarithmically spaced epochs, including the last.
 
     >>> measured_epochs(300, 12), measured_epochs(300, 1)
     ([1, 2, 3, 5, 8, 13, 22, 38, 63, 106, 179, 300], [300])
     """
-    if moments == 1:
+    if count == 1:
         return [epochs]
-    return sorted({int(epoch) for epoch in np.geomspace(1, epochs, moments).round()})
+    return sorted({int(epoch) for epoch in np.geomspace(1, epochs, count).round()})

@@ -68,10 +68,13 @@ def train_group(report: ReportStep, group: Group) -> None:
 
 
 def resume_points(steps: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[int]]]:
-    """Yield steps and the members that resume there, given the checkpoint steps of every member.
+    """Yield a step, and the indices of the members that resume from their checkpoint at this step.
 
-    Members resume together at the last common step. If they have none, each resumes at its own
-    last step.
+    All members resume together at the last step at which every member has a checkpoint. If there is
+    no such step, each member resumes at its own last checkpoint, or at step 0 without checkpoints.
+
+    Args:
+        steps: for every member, the steps of its checkpoints.
 
     >>> list(resume_points([[10, 20], [20, 30]]))
     [(20, [0, 1])]
@@ -152,9 +155,10 @@ class _Training:
         self._end_if_over(index, stats.why or None)
 
     def _end_if_over(self, index: int, why: str | None) -> None:
-        """End a run that is complete or failed; its summary comes from the journal alone.
+        """End a run that is complete or failed.
 
-        A run that is killed just before its end then ends with the same summary later.
+        The summary is computed from the journal alone. If the process is killed before the end of
+        the run is written, the continued run therefore writes the same summary.
         """
         if why is None and self.fleet.epoch < self.epochs:
             return

@@ -26,7 +26,7 @@ SLICE = 8192
 """Number of rows in one forward pass."""
 NOT_THE_LAST = "the classifier does not read this layer"
 NOT_FIELDS = ("kind", "label", "digest", "test_digest", "selection")
-"""Entries of a stored data configuration that are no fields of the data set."""
+"""Entries of the stored configuration of data that do not set a field of the data set's class."""
 
 
 class MemberMeasurement(NamedTuple):
@@ -42,8 +42,11 @@ def measure_member(
 ) -> MemberMeasurement:
     """Measure the last hidden layer, or all layers, over all samples in one forward pass.
 
-    At most two layers' features are in memory. With a `reference`, the layers measured over the
-    training samples, test samples are compared with the class means of training.
+    The features of at most two layers are in memory at the same time.
+
+    Args:
+        reference: measured layers of the training samples; test samples are compared with the
+            class means in them.
     """
     means = {collapse.layer: collapse for collapse in reference}
     classifier, classes = model.classifier, model.shape.classes

@@ -18,7 +18,7 @@ from nclab.training.sweep.config import RunPlan, SweepConfig
 from nclab.training.sweep.rows import Row, differing, settings_of
 
 PARTS = ("data", "selection", "shape", "recipe")
-"""Parts of a config; an axis is a field of one of them, or the data as a whole."""
+"""Parts of a config. An axis is a setting with several values: a field of a part, or `data`."""
 MOST_VALUES = 12
 """Largest number of values of an axis that a printed plan lists."""
 Condition = tuple[str, Callable[[Any], bool]]
@@ -42,10 +42,10 @@ READ_IF: dict[str, Condition] = {
 
 @dataclass(frozen=True)
 class Axes:
-    """The product of several values of some fields, with a fleet for every combination.
+    """Settings with several values, the axes; a fleet is trained for every combination of values.
 
-    A combination ignores fields that it does not read, such as the smoothing of cross-entropy.
-    Those fields keep their default there, and the network is trained once.
+    If a combination does not use a field, such as the smoothing if the loss is cross-entropy, the
+    field gets its default value, and combinations that become equal are trained once.
 
     >>> axes = Axes(SweepConfig(), {"recipe.loss": ("cross_entropy", "focal"),
     ...                             "recipe.focal_gamma": (1.0, 3.0), "shape.width": (32, 64)})
@@ -71,8 +71,8 @@ class Axes:
                 )
             if path in ("shape.inputs", "shape.classes"):
                 raise NclabError(
-                    f"Expected {name} as an axis of the data, which set it for the network; "
-                    f"got {path!r}."
+                    f"Expected 'data.{name}' as an axis, because the {name} of the network come "
+                    f"from the data; got {path!r}."
                 )
             if isinstance(values, str) or not isinstance(values, Sequence) or not values:
                 raise NclabError(f"Expected a list of values of {path}, got {values!r}.")
@@ -87,7 +87,9 @@ class Axes:
         return list(configs.values())
 
     def never_read(self, paths: Iterable[str]) -> dict[str, tuple[str, list[Any]]]:
-        """Return the fields that no combination reads, with the deciding field and its values.
+        """Return the fields of `paths` that no combination uses.
+
+        Each has the field that decides whether it is used, and the values of that field.
 
         >>> Axes(SweepConfig()).never_read(["recipe.smoothing", "recipe.rate"])
         {'recipe.smoothing': ('recipe.loss', ['cross_entropy'])}
@@ -124,7 +126,10 @@ def combinations(config: Any, values: Mapping[str, Sequence[Any]]) -> Iterator[A
 
 
 def _replace(config: Any, values: Mapping[str, Any]) -> Any:
-    """Return a config with new values by path, set together because checks may need all of them."""
+    """Return a config with new values by path.
+
+    All values are set at once, because a config may be valid only with all of them.
+    """
     known = [field.name for field in dataclasses.fields(config)]
     replaced = {path: value for path, value in values.items() if "." not in path}
     nested: dict[str, dict[str, Any]] = {}
@@ -187,14 +192,14 @@ class SweepPlan:
 
     @property
     def settings(self) -> dict[str, Row]:
-        """Values, by the name of a run, of the settings in which fleets differ."""
+        """Name of a run -> values of the settings that differ between the fleets."""
         settings = {run.name: settings_of(run.config) for run in self.runs}
         names = differing([settings[fleet.runs[0].name] for fleet in self.fleets])
         return {run: {name: row.get(name) for name in names} for run, row in settings.items()}
 
     @property
     def axes(self) -> dict[str, list[object]]:
-        """Values of every setting that differs, including norm, weight decay and seed."""
+        """Setting that differs between runs, such as norm or seed -> list of its values."""
         members = {run.name: dataclasses.asdict(run.member) for run in self.runs}
         rows = [{**settings, **members[name]} for name, settings in self.settings.items()]
         return {
@@ -204,9 +209,10 @@ class SweepPlan:
 
 
 def plan_sweep(sweep: SweepConfig | Axes | Sequence[SweepConfig], out: Path) -> SweepPlan:
-    """Draw the data, check every fleet and find the runs that are missing in `out`; write nothing.
+    """Return the plan of a sweep with the runs that are missing in `out`; write nothing.
 
-    A network that several configs share is planned once.
+    The data are drawn, and every fleet is checked. A network that several configs share is planned
+    once.
     """
     if isinstance(sweep, SweepConfig):
         configs: Sequence[SweepConfig] = [sweep]

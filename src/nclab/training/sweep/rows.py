@@ -40,7 +40,8 @@ MEASURED = (
 )
 """Numbers of a row that come from the measurement of the last layer."""
 RENAMED = {"loss": "objective"}
-"""Options that share their name with a metric: `loss` is the measured cross-entropy."""
+"""Option -> its name in a row, where a metric has the name of the option: `loss` is the measured
+cross-entropy, so the loss of the training is called `objective`."""
 TEST = "test"
 TEST_MEASURED = (
     "accuracy",
@@ -72,7 +73,12 @@ def measured_names() -> tuple[str, ...]:
 
 
 def summary(measurement: dict[str, Any] | None, test: dict[str, Any] | None = None) -> Row:
-    """Return the numbers of a row from the last measurement records; None for missing numbers."""
+    """Return the measured numbers of a row; None for numbers that are missing in the records.
+
+    Args:
+        measurement: last record of the training samples.
+        test: last record of the test samples, if any are held out.
+    """
     last = last_layer(measurement)
     record = measurement or {}
     numbers = {name: last.get(name) for name in measured_names()}
@@ -140,7 +146,8 @@ def differing(settings: Sequence[Row]) -> list[str]:
 def rows_table(rows: Sequence[Row], axes: Collection[str] = ()) -> "Table":
     """Return a table for the terminal with one line per network and a column per axis.
 
-    Networks that have not converged are dim and have a reason. The table shows 200 lines at most.
+    Lines of networks that have not converged are dim, and the last column says why. The table has
+    at most 200 lines.
     """
     from rich.table import Table
 

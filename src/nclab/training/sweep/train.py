@@ -23,7 +23,7 @@ MOST_MEMBERS = 64
 GROUP_BYTES = 2**24
 """Memory for the states of one group, about a core's share of a large cache."""
 BYTES_PER_WEIGHT = 16
-"""A weight, its momentum and a backup of both, in float32."""
+"""Memory for one weight: the weight, its momentum and a backup of both, in float32."""
 
 
 def train_sweep(
@@ -37,8 +37,8 @@ def train_sweep(
     """Train every member of a sweep; return a row for each, in the order of `config.members`.
 
     Every member has a folder `out/<name>`. Ended runs are reused, and stopped runs continue. No
-    number depends on interruptions, `workers` or `engine`. Rows of several fleets also have their
-    settings on every axis.
+    number depends on interruptions, `workers` or `engine`. If the sweep has several fleets, a row
+    also contains the settings that differ between fleets.
 
     Args:
         workers: number of processes, by default one per core; 0 trains in this process.
@@ -95,7 +95,10 @@ def training_slots(plan: SweepPlan, workers: int | None, device: str, engine: En
 
 
 def _groups(fleet: FleetPlan, plan: SweepPlan, slots: int, device: str) -> list[Group]:
-    """Return the groups of one fleet, so many that all fleets together use all slots."""
+    """Return the groups of one fleet.
+
+    There are enough groups that all fleets together use all slots, and each group fits the cache.
+    """
     size = group_size(fleet.config.shape_for(fleet.samples))
     incomplete = sum(1 for planned in plan.fleets if planned.missing)
     count = max(-(-slots // max(1, incomplete)), -(-len(fleet.missing) // size))
@@ -124,7 +127,9 @@ def _is_cuda(device: str) -> bool:
 
 
 def deal(plans: Sequence[RunPlan], groups: int) -> list[tuple[RunPlan, ...]]:
-    """Distribute plans in turn over groups, because neighbouring members cost about the same.
+    """Deal plans out to groups one by one, like cards, so that every group takes about as long.
+
+    Neighbouring plans have similar settings and take similar times.
 
     >>> config = SweepConfig(weight_decays=(1e-3, 1e-2), norms=("affine", "none"))
     >>> [len(group) for group in deal(config.plan(config.data.draw()), 3)]
@@ -141,7 +146,7 @@ def run_groups(
     workers: int | None,
     *arguments: Any,
 ) -> None:
-    """Run a job `train(report, group, *arguments)` for each group; raise what a job raised."""
+    """Run a job `train(report, group, *arguments)` for each group; raise if a job fails."""
     jobs = [
         Job(f"group {n} of {len(groups)}", train, (group, *arguments))
         for n, group in enumerate(groups, start=1)
@@ -157,7 +162,7 @@ def run_groups(
 
 
 def _raise_failure(result: JobResult) -> None:
-    """Raise a one-line error for what a user can correct, with the traceback for a bug."""
+    """Raise if the job failed: an error of nclab that a user can correct, else the traceback."""
     if result.error is None:
         return
     kind, _, line = result.error.partition(": ")
