@@ -188,7 +188,8 @@ def _conjecture(original: Claim, data: str, *, later: bool = False) -> Claim:
     """Return a conjecture, judged on one of the author's data sets."""
     number = original.id.rpartition("conjecture-")[2]
     text = original.text.replace("conic hulls", NAMES[data])
-    label, design = (f"{data}, later design", "later") if later else (data, "data")
+    label: Any = f"{data}, later design" if later else data
+    design = "later" if later else "data"
     return Claim(
         f"{OURS}/author-{design}-conjecture-{number}-{data}",
         Kind.RESULT,

@@ -291,7 +291,7 @@ def _smallest_e(
     }
 
 
-def judged(name: str, data: str, numbers: Numbers) -> Finding:
+def judged(name: str, data: trained.Data, numbers: Numbers) -> Finding:
     """Judge how far e is below `SMALL` at both depths.
 
     The verdict must be the same for both readings of "perfect accuracy". A setting without
