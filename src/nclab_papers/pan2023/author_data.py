@@ -291,8 +291,8 @@ def later_norm_helps_decay(numbers: Numbers) -> Finding:
     """Judge the slope of collapse over the logarithm of weight decay."""
     rows: list[Row] = of_design(numbers, "later")["rows"]
     slopes = trained.decade_slopes(rows, trained.degree, norm="affine")
-    part = Part("slope, batch norm before the classifier", slopes)
-    return judge_effects([part], margin=trained.COSINE_MARGIN, unit="a decade")
+    part = Part("slope a decade, batch norm before the classifier", slopes)
+    return judge_effects([part], margin=trained.COSINE_MARGIN)
 
 
 @_of_later(

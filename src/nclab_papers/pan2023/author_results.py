@@ -298,7 +298,7 @@ def judge_slopes(
         f"{'; '.join(parts)} (margin {margin:g}; one seed, so no interval); {readings}"
     )
     smallest = min(min(by_network.values()) for by_network in slopes.values())
-    known = {"estimate": smallest, "margin": margin, "slopes": slopes, "readings": others}
+    known = {"estimate": smallest, "margin": margin, "slopes": slopes, "other_decays": others}
     return Finding(verdict, evidence, known)
 
 
