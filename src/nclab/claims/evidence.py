@@ -128,7 +128,7 @@ def _restore(network: Network, folder: Path) -> None:
         journal.flush()
     finally:
         journal.close()
-    begun = datetime.fromisoformat(manifest.created).timestamp()
-    ended = begun + 3600 * network["hours"]  # the training time is read from the file's time
+    started = datetime.fromisoformat(manifest.created).timestamp()
+    ended = started + 3600 * network["hours"]  # the training time is read from the file's time
     os.utime(folder / JOURNAL, (ended, ended))
     write_manifest(folder, manifest)  # last, because a folder without a manifest is no run

@@ -6,7 +6,13 @@ from typing import Annotated
 
 import typer
 
-from nclab.cli.shared import JsonOption, RunsArgument, check_runs_folder, print_json
+from nclab.cli.shared import (
+    JsonOption,
+    RunsArgument,
+    check_runs_folder,
+    print_json,
+    print_skipped,
+)
 from nclab.errors import DataError, NclabError
 
 
@@ -24,10 +30,10 @@ def command(
     ] = "measurement",
     as_json: JsonOption = False,
 ) -> None:
-    """Write the records of runs with their configuration as one flat table: csv, parquet, json.
+    """Write the records of runs and their configuration as one table: csv, parquet or json.
 
-    The table has a row for each layer and measurement. Without --out it is printed. Runs that
-    cannot be read are skipped with a message on standard error.
+    The table has a row for each layer and measurement. Without --out the table is printed. Runs
+    that cannot be read are skipped with a message on standard error.
 
     Example: [bold]nclab export runs/ --out runs.csv[/bold]
 
@@ -49,8 +55,7 @@ def command(
         check_output(out)
     skipped: list[SkippedPath] = []
     rows = record_rows(folder, kinds=kinds, skipped=skipped)
-    for item in skipped:
-        typer.echo(printable(f"nclab: {item.reason}"), err=True)
+    print_skipped(skipped)
     if not rows:
         raise DataError(f"Expected runs with records of {', '.join(kinds)} in {folder}, got none.")
     if out is not None:

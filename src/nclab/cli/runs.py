@@ -11,11 +11,12 @@ from nclab.cli.shared import (
     RunsArgument,
     check_runs_folder,
     print_json,
+    print_skipped,
     print_table,
     text_table,
 )
 from nclab.errors import RecordError
-from nclab.text import is_number, number, printable
+from nclab.text import is_number, number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,8 +58,7 @@ def command(folder: RunsArgument, as_json: JsonOption = False) -> None:
             rows.append(_row(glance(path, root=folder), folder))
         except RecordError as error:  # it was readable a moment ago
             skipped.append(SkippedPath(path, str(error)))
-    for item in skipped:
-        typer.echo(printable(f"nclab: {item.reason}"), err=True)
+    print_skipped(skipped)
     if as_json:
         print_json(rows)
     elif not rows:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from nclab.engine import Engine
+    from nclab.records.read import SkippedPath
 
 MOST_SEEDS = 1000
 COUNTS_HELP = "Samples of every class: 10,10,1,1 or 5x100,5x1 (five classes of 100, five of 1)."
@@ -115,6 +116,12 @@ def text_table(
         cells = zip(row, styles, strict=True)
         table.add_row(*(Text(printable(text), style.get(text, "")) for text, style in cells))
     return table
+
+
+def print_skipped(skipped: "Iterable[SkippedPath]") -> None:
+    """Print on standard error why files and folders were skipped."""
+    for item in skipped:
+        typer.echo(printable(f"nclab: {item.reason}"), err=True)
 
 
 def check_runs_folder(folder: Path) -> None:

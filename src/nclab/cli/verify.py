@@ -35,7 +35,8 @@ def command(
         bool | None,
         typer.Option(
             "--numbers/--no-numbers",
-            help="Recompute all numbers that can be recomputed; by default only for a single run.",
+            help="Also recompute measurements and verdicts; by default only if RUNS is a single "
+            "run.",
             show_default=False,
         ),
     ] = None,
@@ -44,9 +45,9 @@ def command(
     """Check every record, checkpoint and result of a folder; change nothing.
 
     Reports the first bad byte, what it affects and how to repair it. Files of nclab 0.1.0 have no
-    checksums and are unchecked. --numbers also recomputes measurements of sweeps from checkpoints
-    and data drawn again, and verdicts from numbers.json. Exit code 1 if anything is damaged or
-    differs.
+    checksums and are unchecked. --numbers also draws the data of every sweep again, measures its
+    last checkpoint, and judges the claims from numbers.json; the results must agree with the files.
+    Exit code 1 if anything is damaged or differs.
 
     Example: [bold]nclab verify runs/mine[/bold]
 
@@ -95,7 +96,7 @@ def _recompute(folder: Path, damaged: set[str]) -> "list[Verified]":
 
 
 def _summary(results: "list[Verified]") -> str:
-    """Return the numbers of files and recomputed results in each state."""
+    """Return a line with the number of files and recomputed results in each state."""
     states = {state: sum(result.state == state for result in results) for state in COLOURS}
     counts = ", ".join(f"{count} {state}" for state, count in states.items() if count)
     names = [result.file for result in results]

@@ -43,7 +43,7 @@ HISTORY_METRICS = (
     ("nc3_self_duality",),
     ("loss",),
 )
-"""Default metrics of `history_picture`: one panel per line, for its first measured metric."""
+"""Groups of metrics; `history_picture` draws the first measured metric of each group."""
 STYLES: tuple[Style, ...] = ("solid", "dashed", "dotted")
 """Line styles of the splits; from the fourth split on, they repeat in other colours."""
 MOST_CLASSES = 2000

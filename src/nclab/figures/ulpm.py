@@ -83,7 +83,7 @@ def quantities_picture(samples: Samples, *, title: str = "", name: str = "quanti
 def tail_slope(log_times: Array, values: Array) -> float:
     """Return the slope of log value against log log t, fitted to the last third of log log t.
 
-    The result is nan if fewer than three points are there.
+    The result is nan if this third has fewer than three points.
     """
     tail = log_times >= log_times[-1] ** (2 / 3)
     if tail.sum() < 3:

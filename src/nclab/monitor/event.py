@@ -429,9 +429,9 @@ def _is_new(name: str, layer: str, event: Event) -> bool:
 def _farthest(
     collapse: Collapse, names: Iterable[str], thresholds: Mapping[str, float]
 ) -> tuple[str, float]:
-    """Return the metric whose distance from collapse exceeds its threshold by the largest factor.
+    """Return the metric with the largest distance from collapse, relative to its threshold.
 
-    The second value is this distance. It is infinite for a metric without a value.
+    The second result is the distance itself, infinite for a metric without a value.
     """
     distances = {}
     for name in names:

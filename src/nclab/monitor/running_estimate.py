@@ -123,7 +123,7 @@ class BatchFeatures(NamedTuple):
     logits: Tensor | None
     labels: Tensor
     model_loss: float | None = None
-    """Loss in the output of the model; None for later batches, as only one is compared."""
+    """Loss that the model returned for the first batch; None for later batches."""
     keep: Tensor | None = None
     """Indices of the rows that the measurement uses; None for all."""
     ignored: int = 0

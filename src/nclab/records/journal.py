@@ -302,7 +302,7 @@ def belongs(
 ) -> bool:
     """Whether a checkpoint belongs to the run `identity` and its journal.
 
-    It does if the journal still starts with the bytes that it had when the checkpoint was written.
+    The journal must still start with the bytes that it had when the checkpoint was written.
     """
     if checkpoint.identity != identity:
         return False

@@ -399,7 +399,7 @@ def holds_run(folder: Path) -> bool:
 def refuse_folder_of_runs(folder: Path) -> None:
     """Raise if a folder has runs in its subfolders.
 
-    If it became a run itself, `find_runs` would not search its subfolders.
+    If the folder became a run itself, `find_runs` would not search its subfolders.
     """
     if not holds_run(folder) and (runs := find_runs(folder)):
         raise RecordError(

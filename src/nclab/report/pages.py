@@ -317,7 +317,7 @@ def _counts(claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _relations(claims: Sequence[Mapping[str, Any]]) -> str:
-    """Return how many verdicts on the runs of this folder agree with the recorded verdicts."""
+    """Return a text: how many verdicts on these runs agree with the recorded verdicts."""
     counts = Counter(str(claim["here"]["relation"]) for claim in claims if claim["here"])
     verbs = {"agrees": "agree", "differs": "differ", "undecided": "undecided"}
     return ", ".join(f"{counts[name]} {verb}" for name, verb in verbs.items()) if counts else ""

@@ -18,12 +18,12 @@ FIRST = (
     *("train loss", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc1_within_variation"),
     *("nc2_equiangularity_means", "nc3_self_duality", "nc4_ncc_accuracy", "excess_loss"),
 )
-"""Metrics that are drawn first on the page of any other run, before the user selects others."""
+"""Metrics that the page of a run draws before the user selects others."""
 FIRST_OF_SAMPLES = (
     *("log_loss", "margin", "normalised_margin", "alignment", "nc2_norm_variation_means"),
     *("nc1_within_variation", "nc2_equiangularity_means", "nc3_self_duality", "kkt_epsilon"),
 )
-"""Metrics that are drawn first on the page of a run of the layer-peeled model."""
+"""Metrics that the page of a run of the layer-peeled model draws first."""
 SHOWN_FIRST = 9
 FINE = 1000
 """Coordinates and cosines are multiplied by this number and stored as integers, to save space."""

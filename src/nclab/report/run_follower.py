@@ -135,7 +135,7 @@ class Columns:
         return list(self._values)
 
     def _widen(self, lines: Sequence[bytes], *, is_first: bool) -> None:
-        """Double the stride until the old and new records that it selects are few enough."""
+        """Double the stride until it selects few enough of the old and new records."""
         limit = self.limit
         if is_first:
             length = sum(len(lines[index]) for index in (0, len(lines) // 2, -1)) / 3
@@ -145,7 +145,7 @@ class Columns:
             self._select(slice(None, None, 2))
 
     def _select(self, rows: slice) -> None:
-        """Remove all other rows from the columns."""
+        """Keep only these rows of all columns."""
         self._axes = {name: column[rows] for name, column in self._axes.items()}
         self._values = {key: column[rows] for key, column in self._values.items()}
 
@@ -222,7 +222,7 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
 
 
 def _numbers_in(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the entries that are floats or integers of a usual size."""
+    """Return the entries that are numbers; integers that do not fit into a float are skipped."""
     return {
         name: value
         for name, value in values.items()

@@ -53,7 +53,7 @@ class Watcher:
         self._table: dict[str, Any] = {}
 
     def refresh(self, *, force: bool = False) -> None:
-        """Read what is new; do nothing a moment after the last call, unless `force` is true."""
+        """Read what is new; a second call within `REFRESH_SECONDS` does nothing without `force`."""
         with self.lock:
             now = time.monotonic()
             if self._last_refresh and now - self._last_refresh < REFRESH_SECONDS and not force:

@@ -160,8 +160,8 @@ class KKTCertificate:
 def certify(problem: Problem, theta: Array, multipliers: Array | None = None) -> KKTCertificate:
     """Scale a point to smallest margin 1 and measure its KKT residuals in problem (5).
 
-    The point must separate the classes. By default, nclab computes the multipliers of the active
-    constraints that have the smallest residual.
+    The point must separate the classes. By default, nclab computes the multipliers with the
+    smallest residual; only active constraints have multipliers other than 0.
 
     Source: ji2022, Eq. (5)
 

@@ -254,7 +254,7 @@ def tail_angles(numbers: Numbers) -> Finding:
 
 
 def critical_ratio(large: int, small: int, size: float) -> float:
-    r"""Return the imbalance R* from which on minority classifiers are equal in the model below.
+    r"""Return the imbalance R* above which minority classifiers are equal in the model below.
 
     $$\min \tfrac1n\sum_i \ell(Wh_i,y_i),\quad \tfrac1C\|W\|^2\le E_W,\quad
       \tfrac1C\sum_c\tfrac1{n_c}\sum_{i\in c}\|h_i\|^2\le E_H,\qquad

@@ -161,10 +161,6 @@ class FleetTrainer:
         """Return the tensors of a checkpoint."""
         return self.fleet.tensors(0)
 
-    def extra(self) -> dict[str, Any]:
-        """Return the numbers of a checkpoint."""
-        return {"epoch": self.epoch}
-
     def load(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint."""
         self.fleet.load(0, checkpoint.tensors, int(checkpoint.extra["epoch"]))
@@ -231,7 +227,7 @@ def train(
                 moment = {MOMENT: AFTER, **measure_moment(model, data, config, seed)}
                 run.append({"kind": MOMENT, **position, **moment})
             if epoch % CHECKPOINT_EVERY == 0 or epoch == epochs:
-                extra = {**training.extra(), "interpolated": interpolated}
+                extra = {"epoch": epoch, "interpolated": interpolated}
                 run.checkpoint(epoch, training.tensors(), extra)
             run.beat(step=epoch, total=epochs)
             report(epoch, epochs)

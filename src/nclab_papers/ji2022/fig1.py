@@ -21,7 +21,7 @@ from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Marker, Panel, Picture, Series
 from nclab.ulpm.descent import descend
-from nclab.ulpm.problem import Problem
+from nclab.ulpm.problem import Array, Problem
 from nclab_papers.ji2022.flow import thm_3_1
 from nclab_papers.ji2022.landscape import sec_1_1_landscape
 from nclab_papers.ji2022.setting import eq_1
@@ -83,7 +83,7 @@ def run(
     return {"config": asdict(config), "seeds": list(seeds), "moments": moments, "judged": judged}
 
 
-def _unit(rows: np.ndarray[Any, np.dtype[np.float64]]) -> list[list[float]]:
+def _unit(rows: Array) -> list[list[float]]:
     """Return rows, divided by their root mean square norm, as rounded lists."""
     size = math.sqrt(float(np.square(rows).sum(1).mean()))
     scaled: list[list[float]] = (rows / size).round(5).tolist()

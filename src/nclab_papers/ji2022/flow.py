@@ -29,6 +29,7 @@ from nclab.ulpm.problem import (
 )
 from nclab.ulpm.separation import approximate_kkt, margin_gradient, optimal_point
 from nclab.ulpm.trajectory import slope
+from nclab_papers.ji2022.landscape import SIZES as SPEED_SIZES
 from nclab_papers.ji2022.margin import SEEDS, SIZES
 
 LOG_TIMES = (10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -37,8 +38,7 @@ LOG_LOG_2 = math.log(math.log(2))
 """Upper bound on log L, the log of the loss, that the theorems assume."""
 NEAR = 0.1
 """A KKT residual at the last sampled time counts as zero if it is at most this number."""
-SPEED_SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
-"""Classes, samples per class and dimensions of the problems whose rays are measured."""
+
 DIRECTIONS = 50
 """Random directions drawn for each size."""
 FAR = (100.0, 200.0)

@@ -12,11 +12,11 @@ from nclab.text import number
 from nclab.ulpm.examination import example_point, example_problem
 from nclab.ulpm.landscape import hessian_product, smallest_eigenpairs
 from nclab.ulpm.problem import Array, logit_gradient
+from nclab_papers.ji2022.saddle import SCALES
 
 DRAWS = 1_000
 """Random draws of noise."""
-SCALES = (0.5, 1.0, 1.5)
-"""Scales of the starting point, Example 3.1 (the number C in the paper)."""
+
 RATE = 0.1
 """Learning rate on the summed loss, as in the runs from the saddle."""
 SEEDS = 8

@@ -90,7 +90,7 @@ FRAMES: dict[str, Array] = {
 
 
 def _other_losses(preset: str) -> Numbers:
-    """Return for every loss and bound on |W||H| the smallest loss of each frame over its scales.
+    """Return for every loss and bound on |W||H| the smallest loss of `FRAMES` over their scales.
 
     Where the corrected claim says that a simplex ETF is optimal, also search the smallest loss of
     any W and H.

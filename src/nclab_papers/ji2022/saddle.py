@@ -342,7 +342,6 @@ class EscapeRuns:
 
 def run_escape(
     *,
-    scale: float = 1.0,
     steps: int = 10_000,
     rate: float = 0.1,
     noise: float = 0.1,
@@ -358,7 +357,7 @@ def run_escape(
     point the span is a plane, but an ETF of four classes needs three dimensions. Stochastic
     descent, which the paper recommends, cannot reach it; noise in all coordinates can.
     """
-    problem, start = example_problem(), example_point(scale)
+    problem, start = example_problem(), example_point(1.0)
     batches, noise_only = Disturbance(batch=1, seed=seed), Disturbance(noise=noise, seed=seed)
     noisy = descend(problem, start, steps=noisy_steps, rate=rate, disturbance=noise_only)
     return EscapeRuns(

@@ -166,12 +166,8 @@ class Trainer:
         saved[GENERATOR] = self._generator.get_state()
         return {name: value.detach().cpu().clone().contiguous() for name, value in saved.items()}
 
-    def extra(self) -> dict[str, Any]:
-        """Return the rest of the state for a checkpoint."""
-        return {"epoch": self.epoch}
-
     def load(self, checkpoint: Checkpoint) -> None:
-        """Restore the state from a checkpoint with the results of `tensors` and `extra`."""
+        """Restore the state from a checkpoint with the result of `tensors` and the epoch."""
         tensors = checkpoint.tensors
         weights = {
             name.removeprefix(MODEL): value
@@ -317,7 +313,7 @@ class RecordedTraining:
             self.measure()
         if trainer.epoch % config.checkpoint_every == 0 or trainer.epoch == config.epochs:
             state = {**self.monitor.state_dict(), "history": []}  # the journal has the history
-            extra = trainer.extra() | {"monitor": state}
+            extra = {"epoch": trainer.epoch, "monitor": state}
             self.run.checkpoint(trainer.steps, trainer.tensors(), extra)
         self.run.beat(step=trainer.epoch, total=config.epochs)
 

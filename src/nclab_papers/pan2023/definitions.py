@@ -4,12 +4,13 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from nclab.claims.claim import Kind, Numbers
 from nclab.claims.statements import judge_if, max_abs, statement
 from nclab.metrics.nc4_nearest_center import effective_depth
+from nclab.theory.layer_peeled import FloatArray
+from nclab.theory.statements import BoolArray
 from nclab.training.data.artificial import ConicHull
 from nclab.training.models.mlp import MLP, Shape
 
@@ -49,9 +50,9 @@ def cones(preset: str) -> Numbers:
     x, labels = drawn.inputs.double().numpy(), drawn.labels.numpy()
     expected = np.eye(4, dtype=bool)[labels]
 
-    def inside(points: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def inside(points: FloatArray) -> BoolArray:
         """Return (points, classes): whether a point is in the cone of a class."""
-        result: NDArray[np.bool_] = ((points @ planes.T)[:, None] * signs > 0).all(-1)
+        result: BoolArray = ((points @ planes.T)[:, None] * signs > 0).all(-1)
         return result
 
     order = np.argsort(labels, kind="stable")

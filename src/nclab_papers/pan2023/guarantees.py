@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.judging import Part, judge_effects
@@ -23,12 +22,10 @@ from nclab.figures.picture import BLACK, Panel, Picture, Reference, Series, fini
 from nclab.measurement import measure
 from nclab.text import number
 from nclab.theory.certificates.certification import certify
-from nclab.theory.layer_peeled import g
+from nclab.theory.layer_peeled import FloatArray, g
 from nclab.theory.worst_case import worst_inter, worst_intra
 from nclab_papers.pan2023.networks import COSINE_MARGIN
 from nclab_papers.shared.small_classifier import NetworkConfig, train
-
-Array = NDArray[np.float64]
 
 TELLING = 3e-3
 """Smallest weight decay for which we claim that a cosine of 0.5 is guaranteed."""
@@ -204,7 +201,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
     return [Picture("guarantees", title, tuple(panels), 2, caption, (4.2, 2.8))]
 
 
-def describe_slope(excess: Array, deviation: Array) -> str:
+def describe_slope(excess: FloatArray, deviation: FloatArray) -> str:
     """Return the slope of log(deviation) against log(excess) as text for a label.
 
     It is fitted to the smallest third of the excess losses with a positive deviation, but at least
@@ -220,7 +217,7 @@ def describe_slope(excess: Array, deviation: Array) -> str:
     return f"slope {np.polyfit(np.log(excess[known]), np.log(deviation[known]), 1)[0]:.2f}"
 
 
-def _column(rows: Sequence[Row], name: str) -> Array:
+def _column(rows: Sequence[Row], name: str) -> FloatArray:
     """Return a field of all rows as an array, with nan for missing values."""
     return np.array([np.nan if row.get(name) is None else row[name] for row in rows], dtype=float)
 

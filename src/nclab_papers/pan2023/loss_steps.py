@@ -36,15 +36,14 @@ from nclab.theory.statements import (
 
 
 def networks(
-    rng: np.random.Generator, count: int, num_classes: int, per_class: int, *, extra_dim: int = 1
+    rng: np.random.Generator, count: int, num_classes: int, per_class: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw weights (count, C, d) and features (count, C, N, d): simplex ETFs with various noise."""
-    dim = num_classes - 1 + extra_dim
-    frame = simplex_etf(num_classes, dim).numpy()
+    """Draw weights (count, C, C) and features (count, C, N, C): simplex ETFs with noise."""
+    frame = simplex_etf(num_classes, num_classes).numpy()
     size = 10 ** rng.uniform(-0.5, 0.5, size=(count, 1, 1))
     noise = 10 ** rng.uniform(-4, 0.5, size=(count, 1, 1))
-    W = size * (frame + noise * rng.normal(size=(count, num_classes, dim)))
-    spread = rng.normal(size=(count, num_classes, per_class, dim))
+    W = size * (frame + noise * rng.normal(size=(count, num_classes, num_classes)))
+    spread = rng.normal(size=(count, num_classes, per_class, num_classes))
     H = size[..., None] * (frame[:, None] + noise[..., None] * spread)
     return W, H
 

@@ -28,10 +28,6 @@ from nclab.theory.layer_peeled import g
 
 HALF = 0.5
 """Guaranteed intra-class cosine for which `largest_excess` searches the excess loss."""
-STEPS = 40
-"""Number of bisection steps of `largest_excess`."""
-SEARCHED = (-30.0, 1.0)
-"""Range of log10 of the excess loss that `largest_excess` searches."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +112,10 @@ def largest_excess(guaranteed: Callable[[float], float]) -> float | None:
     >>> round(largest_excess(lambda excess: 1 - excess), 6)
     0.5
     """
-    low, high = SEARCHED
+    low, high = -30.0, 1.0  # log10 of the excess loss
     if guaranteed(10**low) < HALF:
         return None
-    for _ in range(STEPS):
+    for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if guaranteed(10**middle) >= HALF else (low, middle)
     return float(10**low)

@@ -233,16 +233,16 @@ def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def vectors_around(
-    rng: np.random.Generator, count: int, size: int, dim: int = 3
+    rng: np.random.Generator, count: int, size: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw vectors (count, dim) and features (count, size, dim) that mostly point along them.
+    """Draw vectors (count, 3) and features (count, size, 3) that mostly point along them.
 
     In a third of the data sets a few short features are reversed, which is the worst case of the
     lemmas on mean unit features.
     """
-    u = rng.normal(size=(count, dim))
+    u = rng.normal(size=(count, 3))
     u /= np.linalg.norm(u, axis=1, keepdims=True)
-    noise = rng.normal(size=(count, size, dim)) * 10 ** rng.uniform(-3, 0.3, size=(count, 1, 1))
+    noise = rng.normal(size=(count, size, 3)) * 10 ** rng.uniform(-3, 0.3, size=(count, 1, 1))
     v = (u[:, None] + noise) * 10 ** rng.uniform(-1, 1, size=(count, 1, 1))
     v *= np.exp(rng.normal(size=(count, size, 1)) * rng.uniform(0, 1, size=(count, 1, 1)))
     third = count // 3

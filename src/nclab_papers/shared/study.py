@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
@@ -25,10 +24,9 @@ from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, Value, summarise
 from nclab.engine import Engine
 from nclab.figures.picture import Picture
+from nclab.theory.layer_peeled import FloatArray
 from nclab.training.sweep import SweepConfig
 from nclab.training.sweep.rows_only import MeasureRow, train_rows
-
-Array = NDArray[np.float64]
 
 COUNTS = 0.99
 """Training accuracy that a network needs to be included in comparisons."""
@@ -308,22 +306,20 @@ def train_and_measure(
     }
 
 
-def minimise_freely(
-    loss: Callable[[Tensor, Tensor], Tensor], classes: int, *, seed: int = 0
-) -> Array:
+def minimise_freely(loss: Callable[[Tensor, Tensor], Tensor], classes: int) -> FloatArray:
     """Return (2, C, C) the classifier W and the features H that minimise loss(W, H).
 
     L-BFGS starts at a random point; W and H have no constraints.
     """
 
-    def value_and_gradient(x: Array) -> tuple[float, Array]:
+    def value_and_gradient(x: FloatArray) -> tuple[float, FloatArray]:
         theta = torch.tensor(x, requires_grad=True)
         value = loss(*theta.view(2, classes, classes))
         (gradient,) = torch.autograd.grad(value, theta)
         return float(value.detach()), gradient.numpy()
 
-    start = np.random.default_rng(seed).standard_normal(2 * classes * classes)
+    start = np.random.default_rng(0).standard_normal(2 * classes * classes)
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-12, "maxcor": 40}
     end = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options)
-    point: Array = end.x.reshape(2, classes, classes)
+    point: FloatArray = end.x.reshape(2, classes, classes)
     return point

@@ -261,7 +261,7 @@ def gap_of_the_target(numbers: Numbers) -> Finding:
     return judge_effects(parts, margin=0.0)
 
 
-def smoothed_gap(classes: int, decay: float, smoothing: float, *, seed: int = 0) -> float:
+def smoothed_gap(classes: int, decay: float, smoothing: float) -> float:
     """Return the smallest logit gap of a class after minimising over free features and classifier.
 
     The loss is cross-entropy with smoothed labels and one sample per class. The classifier has
@@ -274,7 +274,7 @@ def smoothed_gap(classes: int, decay: float, smoothing: float, *, seed: int = 0)
         fit = torch.nn.functional.cross_entropy((W @ H).T, labels, label_smoothing=smoothing)
         return fit + decay / 2 * W.square().sum() + decay / (2 * C) * H.square().sum()
 
-    W, H = study.minimise_freely(loss, C, seed=seed)
+    W, H = study.minimise_freely(loss, C)
     logits = W @ H
     gaps = np.diag(logits) - (logits.sum(0) - np.diag(logits)) / (C - 1)
     return float(gaps.min())

@@ -231,7 +231,7 @@ def class_intra_lower(
     alignments: FloatArray,
     *,
     shift: float = 0.0,
-) -> tuple[FloatArray, FloatArray]:
+) -> FloatArray:
     r"""Return a lower bound on the intra-class cosine of each class from the loss of that class.
 
     $$\mathrm{intra}_c \ge \rho_c^2\ \text{if sharp\_holds, else } R_c^2$$
@@ -240,7 +240,7 @@ def class_intra_lower(
     module docstring with $p = \alpha_c\beta_c$.
 
     Source: pan2023, Thm 2.3.1
-    Range: [0, 1]^C and, as 0 or 1, whether each bound is sharp.
+    Range: [0, 1]^C.
 
     Args:
         losses: (C,) mean loss of every class.
@@ -248,15 +248,13 @@ def class_intra_lower(
         alignments: (C,) bounds $\rho_c$, from `class_alignment_lower`.
         shift: upper bound on the centred bias of any class.
     """
-    values = jensen_intra(alignments)
-    sharp = np.array(
-        [
-            # A bias lowers g by at most its effect at `shift`, the worst case for this class.
-            float(sharp_holds(num_classes, float(rho), rho * p, rho * p, shift=-shift))
-            for rho, p in zip(alignments, products, strict=True)
-        ]
-    )
-    unsettled = (sharp == 0) & (alignments > 0)
+    # A bias lowers g by at most its effect at `shift`, the worst case for this class.
+    sharp = [
+        sharp_holds(num_classes, float(rho), rho * p, rho * p, shift=-shift)
+        for rho, p in zip(alignments, products, strict=True)
+    ]
+    values = np.where(sharp, alignments**2, jensen_intra(alignments))
+    unsettled = ~np.array(sharp) & (alignments > 0)
     if unsettled.any():
         # The share of reversed features is at most 1 - alignment^2, as by `jensen_intra`.
         theta = np.linspace(0.0, 1 - alignments[unsettled] ** 2, CLASS_CELLS + 1).T
@@ -266,7 +264,7 @@ def class_intra_lower(
         mixed = np.where(share <= 1 - 2 * first, share, np.inf).min(1)
         mixed = np.clip(mixed, 0.0, alignments[unsettled])
         values[unsettled] = np.maximum(values[unsettled], mixed**2)
-    return np.where(sharp == 1, alignments**2, values), sharp
+    return values
 
 
 def _mixture(inputs: NormsAndLoss, alignment: float, low: float, high: float) -> float:
