@@ -62,6 +62,7 @@ def command(name: str, numbers: dict[str, Any]) -> str:
     several = len(presets) > 1
     text = f"nclab reproduce {name} --preset {'$preset' if several else presets[0]}"
     text += f" --seeds {len(seeds)}" + (f" --seed {seeds[0]}" if seeds[0] else "")
+    text += " --author-data FOLDER" if numbers.get("author_data") else ""
     return f"for preset in {' '.join(presets)}; do {text}; done" if several else text
 
 
@@ -82,6 +83,8 @@ def made_by(numbers: dict[str, Any]) -> str:
 def sizes(numbers: dict[str, Any]) -> str:
     """Return the sizes of an experiment in one or two sentences."""
     config, seeds = numbers["config"], ", ".join(map(str, numbers["seeds"]))
+    if numbers.get("published"):
+        return f"{numbers['size'][0].upper()}{numbers['size'][1:]}."
     if not {"samples", "inputs", "epochs", "batch"} <= config.keys():
         size = f"{numbers['size']}. " if "size" in numbers else ""
         return f"{size}Seeds {seeds}. Tables give mean ± standard deviation over them."
@@ -242,6 +245,7 @@ def _without_machine(manifest: Manifest) -> dict[str, Any]:
     """Return a manifest without the name and the paths of the machine."""
     _, _, words = manifest.command.partition(" ")
     command = re.sub(r" --out[ =]\S+", "", f"nclab {words}")
+    command = re.sub(r" --author-data[ =]\S+", " --author-data FOLDER", command)
     return {**manifest.to_dict(), "command": command, "machine": manifest.machine.split("-")[0]}
 
 
