@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ def command(name: str, numbers: dict[str, Any]) -> str:
     several = len(presets) > 1
     text = f"nclab reproduce {name} --preset {'$preset' if several else presets[0]}"
     text += f" --seeds {len(seeds)}" + (f" --seed {seeds[0]}" if seeds[0] else "")
+    text += " --author-data FOLDER" if numbers.get("author_data") else ""
     return f"for preset in {' '.join(presets)}; do {text}; done" if several else text
 
 
@@ -81,6 +83,8 @@ def made_by(numbers: dict[str, Any]) -> str:
 def sizes(numbers: dict[str, Any]) -> str:
     """Return the sizes of an experiment in one or two sentences."""
     config, seeds = numbers["config"], ", ".join(map(str, numbers["seeds"]))
+    if numbers.get("published"):
+        return f"{numbers['size'][0].upper()}{numbers['size'][1:]}."
     if not {"samples", "inputs", "epochs", "batch"} <= config.keys():
         size = f"{numbers['size']}. " if "size" in numbers else ""
         return f"{size}Seeds {seeds}. Tables give mean ± standard deviation over them."
@@ -117,12 +121,16 @@ def build(name: str) -> Path:
 
 def verdict_table(judged: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table of claims that were judged from the numbers of a page."""
-    columns = ("", "claim", "source", "verdict", "evidence")
+    columns = ("", "claim", "source", "verdict", "answer", "other readings")
     lines = []
     for row in judged:
         paper, _, location = row["source"].partition(", ")
         source = location if row["needs"].startswith(f"{paper}_") else row["source"]
-        lines.append((row["mark"], row["text"], source, row["verdict"], row["evidence"]))
+        readings = "; ".join(
+            f"if {reading['reading']}: {reading['verdict']}" for reading in row["readings"]
+        )
+        cells = row["mark"], row["text"], source, row["verdict"], row["answer"]
+        lines.append((*cells, readings or "–"))
     return Table("Verdicts, computed from the numbers", columns, lines)
 
 
@@ -135,6 +143,30 @@ def as_markdown(table: Table) -> str:
     ruler = "|---" * len(table.columns) + "|"
     lines = [f"**{table.title}**", "", line(table.columns), ruler, *map(line, table.rows)]
     return "\n".join(lines)
+
+
+def check_evidence(name: str, numbers: Mapping[str, Any]) -> None:
+    """Raise if numbers are not of a size that counts as evidence, or of code that was changed."""
+    settings = [
+        json.loads(json.dumps(asdict(config)))
+        for preset, config in experiments()[name].PRESETS.items()
+        if preset != REDUCED
+    ]
+    if numbers.get("settings") not in settings:
+        raise RecordError(
+            f"Expected {name} at the size of its paper, got preset {numbers.get('preset')!r} with "
+            "other settings. Run it again with --preset paper."
+        )
+    check_commit(name, numbers.get("manifest", {}).get("commit"))
+
+
+def check_commit(what: str, commit: str | None) -> None:
+    """Raise if the code that made something is unknown, or differs from its commit."""
+    if not commit or commit.endswith("-dirty"):
+        raise RecordError(
+            f"Expected {what} from a clean commit, got {commit}. Commit all changes and run it "
+            "again."
+        )
 
 
 def write_evidence(name: str, numbers: Mapping[str, Any], **provenance: Any) -> Path:
@@ -163,6 +195,8 @@ def record_networks(paper: str, runs: Path) -> int:
         for network in _finished(declaration, runs)
         if network["manifest"]["name"] not in recorded
     }
+    for run, network in new.items():
+        check_commit(run, network["manifest"]["commit"])
     if not new:
         return 0
     networks = {**recorded, **new}
@@ -211,6 +245,7 @@ def _without_machine(manifest: Manifest) -> dict[str, Any]:
     """Return a manifest without the name and the paths of the machine."""
     _, _, words = manifest.command.partition(" ")
     command = re.sub(r" --out[ =]\S+", "", f"nclab {words}")
+    command = re.sub(r" --author-data[ =]\S+", " --author-data FOLDER", command)
     return {**manifest.to_dict(), "command": command, "machine": manifest.machine.split("-")[0]}
 
 
@@ -238,6 +273,7 @@ if __name__ == "__main__":
         for name in chosen:
             if (runs / name / "numbers.json").exists():
                 content = json.loads((runs / name / "numbers.json").read_text())
+                check_evidence(name, content)
                 found = {"command": command(name, content), **network_hours(runs, content)}
                 print(f"recorded {write_evidence(name, content, **found)}")
         for paper in sorted({paper_of(name) for name in chosen}):

@@ -13,11 +13,12 @@ from nclab.engine.jobs import JobList
 from nclab.errors import NclabError
 from nclab.training.data import fashion_mnist
 from nclab.training.sweep import train_sweep
+from tests.nclab_papers.pan2023.author_files import use_author_files
 from tests.training.sweep.small import small
 
-UNTRAINED = ("pan2023_guarantees", "pan2023_drawings", "pan2023_regime")
+UNTRAINED = ("guarantees", "drawings", "regime", "author_results")
 TRAINING = [
-    name for name in find_experiments([]) if name.startswith("pan2023_") and name not in UNTRAINED
+    name for name in find_experiments(["pan2023"]) if name.removeprefix("pan2023_") not in UNTRAINED
 ]
 TRAINING += ["ji2022_fig3", "findings_terminal_phase"]
 
@@ -45,6 +46,7 @@ def test_experiments_train_on_the_given_engine(
 ) -> None:
     monkeypatch.setattr(fashion_mnist, "load", lambda **_: None)
     monkeypatch.chdir(tmp_path)
+    use_author_files(tmp_path / "author", monkeypatch)
     engine = RecordingEngine()
     experiment = find_experiments([name])[name]
     with pytest.raises(NclabError, match="Asked"):

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from nclab.claims.judging import Part, judge_choices, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects, judge_settings
 from nclab.claims.pictures import forest
 from nclab.figures.picture import Forest, from_json, to_json
 
@@ -38,9 +39,11 @@ def test_local_effects_are_hollow_rows() -> None:
 
 
 def test_choices_with_one_verdict_share_a_row() -> None:
-    up, down = ([Part("a", {s: sign + 0.01 * s for s in range(8)})] for sign in (1, -1))
-    finding = judge_choices({"size 1": up, "size 10": down, "size 2": up}, margin=0.0)
-    here = {"effects": judge_choices({"size 1": up}, margin=0.0).numbers["effects"]}
+    up, down = (
+        judge_effects([Part("a", {s: sign + 0.01 * s for s in range(8)})]) for sign in (1, -1)
+    )
+    finding = judge_settings({"size 1": up, "size 10": down, "size 2": up})
+    here = {"effects": judge_settings({"size 1": up}).numbers["effects"]}
     [picture] = forest("x", [{"id": "p/x", **finding.to_dict(), "here": here}])
     panel = picture.panels[0]
     assert isinstance(panel, Forest)
@@ -75,7 +78,8 @@ def test_findings_of_ours_are_labelled() -> None:
 
 
 def test_the_caption_explains_arrows() -> None:
-    wide = judge_effects([Part("a", {0: -9.0, 1: 9.0})], margin=0.01).numbers["effects"]
+    values = dict(enumerate((-9.0, 9.0) * 3))
+    wide = judge_effects([Part("a", values)], margin=0.01).numbers["effects"]
     [picture] = forest("x", [row(here={"effects": wide})])
     assert "An arrow marks" in picture.caption
     [picture] = forest("x", [row()])

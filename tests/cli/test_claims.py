@@ -35,10 +35,10 @@ def test_a_prefix_of_ids_as_json() -> None:
 
 
 def test_results_of_runs_are_shown_next_to_recorded_ones(tmp_path: Path) -> None:
-    folder = tmp_path / "pan2023_fig33"
+    folder = tmp_path / "zhou2022_losses"
     folder.mkdir()
-    (folder / "numbers.json").write_text(json.dumps(IDEAL["pan2023_fig33"]))
-    flags = ("claims", "pan2023/sec-3.2-intra-rises", "--json", "--runs", tmp_path)
+    (folder / "numbers.json").write_text(json.dumps(IDEAL["zhou2022_losses"]))
+    flags = ("claims", "findings/losses-gap", "--json", "--runs", tmp_path)
     [row] = json.loads(call(*flags).out)
     assert row["verdict"] == "contradicted"
     assert row["size"].startswith("preset paper")
@@ -93,16 +93,16 @@ def test_an_empty_id_and_a_folder_without_numbers(tmp_path: Path) -> None:
 
 
 def test_a_disagreement_with_the_evidence_shows_both_sides(tmp_path: Path) -> None:
-    (tmp_path / "pan2023_fig33").mkdir()
-    file = tmp_path / "pan2023_fig33" / "numbers.json"
-    flags = ("claims", "pan2023/sec-3.2-intra-rises", "findings/losses-gap", "--runs", tmp_path)
+    (tmp_path / "zhou2022_losses").mkdir()
+    file = tmp_path / "zhou2022_losses" / "numbers.json"
+    flags = ("claims", "pan2023/sec-3.1-norms-fall", "findings/losses-gap", "--runs", tmp_path)
 
     def printed() -> str:
         return " ".join(call(*flags).out.replace("│", " ").split())
 
-    file.write_text(json.dumps(IDEAL["pan2023_fig33"]))
+    file.write_text(json.dumps(IDEAL["zhou2022_losses"]))
     assert "differs (reproduced here, recorded contradicted)" in printed()
-    assert "1 claim: 1 contradicted 1 finding of ours: 1 contradicted" in printed()
+    assert "1 claim: 1 reproduced 1 finding of ours: 1 contradicted" in printed()
     assert "ours, after zhou2022, Sec. Abstract" in printed()
     file.write_text('{"exper')
-    assert "here: undecided; cannot be judged from pan2023_fig33/numbers.json" in printed()
+    assert "here: undecided; cannot be judged from zhou2022_losses/numbers.json" in printed()

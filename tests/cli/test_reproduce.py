@@ -7,6 +7,7 @@ import pytest
 
 import nclab
 from nclab.claims import reproduce as main_job
+from nclab.claims.paper import AUTHOR_DATA
 from nclab.claims.registry import find_experiments
 from nclab.claims.reproduce import Reproduction
 from nclab.claims.tables import recorded_verdict_table
@@ -59,6 +60,21 @@ def test_finished_experiments_are_reused_until_something_changes(
     assert reused(seeds=(1,), fresh=True) == []
     (tmp_path / "tour" / "numbers.json").write_text('{"experiment": "to')
     assert reused(seeds=(1,)) == []
+
+
+def test_the_folder_of_the_authors_data_must_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(AUTHOR_DATA, "")
+    (tmp_path / "empty").mkdir()
+    target = ("pan2023_author_results", "--out", tmp_path / "runs", "--author-data")
+    done = call("reproduce", *target, tmp_path / "none")
+    assert done.code == 2
+    assert "Expected --author-data as an existing folder" in done.err
+    done = call("reproduce", *target, tmp_path / "empty", "--json")
+    assert done.code == 0
+    [reason] = json.loads(done.out)["skipped"].values()
+    assert f"pan_imagenet32.csv or results in {tmp_path / 'empty'}" in reason
 
 
 def test_an_unknown_target_is_one_line() -> None:

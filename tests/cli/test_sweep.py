@@ -153,7 +153,7 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "pattern"),
     [
-        (("--norm", "layer"), "Expected norm 'affine', 'plain' or 'none', got 'layer'"),
+        (("--norm", "layer"), "Expected norm 'affine', 'plain', 'none' or 'last', got 'layer'"),
         (("--norm", ""), "at least one of norms, got none"),
         (("--weight-decay=-1e-3",), "0 <= weight_decay < inf, got -0.001"),
         (("--weight-decay", "big"), "numbers in --weight-decay, got 'big'"),

@@ -18,12 +18,17 @@ def plain_network(
     activation: str = "relu",
     head_bias: bool = True,
 ) -> nn.Sequential:
-    """Return linear, activation and batch norm for every hidden layer, then a linear layer."""
+    """Return linear, activation and batch norm for every hidden layer, then a linear layer.
+
+    With the norm "last" only the last hidden layer has a batch norm.
+    """
     modules: list[nn.Module] = []
     for width, following in pairwise(widths[:-1]):
         modules += [nn.Linear(width, following, bias=bias), ACTIVATIONS[activation]()]
-        if norm != "none":
+        if norm in ("affine", "plain"):
             modules.append(nn.BatchNorm1d(following, affine=norm == "affine"))
+    if norm == "last" and len(widths) > 2:
+        modules.append(nn.BatchNorm1d(widths[-2]))
     return nn.Sequential(*modules, nn.Linear(widths[-2], widths[-1], bias=bias and head_bias))
 
 

@@ -1,7 +1,8 @@
 """Claims of papers: statements, their checks and verdicts, and the experiments behind them."""
 
 from nclab.claims.claim import Claim, Finding, Kind, Verdict
-from nclab.claims.judging import Part, Share, judge_choices, judge_effects, judge_shares
+from nclab.claims.effects import Part, Share
+from nclab.claims.judging import judge_effects, judge_settings, with_readings
 from nclab.claims.ledger import find, judge_all
 from nclab.claims.paper import Erratum, Paper
 from nclab.claims.pictures import Line, Points, line_panel, point_panel
@@ -26,12 +27,12 @@ __all__ = [
     "experiments",
     "find",
     "judge_all",
-    "judge_choices",
     "judge_effects",
-    "judge_shares",
+    "judge_settings",
     "line_panel",
     "list_rows",
     "papers",
     "point_panel",
     "summarise",
+    "with_readings",
 ]

@@ -192,7 +192,7 @@ def weakened(scale: Callable[[float], Change]) -> Case:
             factor = 1.0
             for _ in range(4):  # the effect need not be proportional to the factor
                 effect = claim.judge(scale(factor)(numbers)).numbers
-                factor *= TOO_SMALL * effect["margin"] / effect["estimate"]
+                factor *= TOO_SMALL * effect["margin"] / abs(effect["estimate"])
             factors[claim.id] = factor
         return scale(factors[claim.id])(numbers)
 

@@ -23,6 +23,7 @@ class Verdict(StrEnum):
     A statement holds, holds with a correction or is refuted. An empirical result is reproduced if
     the interval of its effect lies entirely on the claimed side of the margin, contradicted if it
     lies on the other side, without effect if it lies inside the margins, and otherwise undecided.
+    It depends if the source leaves a choice open and different choices give different verdicts.
     A claim that nobody has measured at the size of its source is open.
     """
 
@@ -32,6 +33,7 @@ class Verdict(StrEnum):
     REPRODUCED = "reproduced"
     CONTRADICTED = "contradicted"
     NO_EFFECT = "no effect"
+    DEPENDS = "depends"
     UNDECIDED = "undecided"
     OPEN = "open"
 
@@ -53,10 +55,13 @@ MARKS_AND_TONES = {
     Verdict.REFUTED: ("✗", "bad"),
     Verdict.CONTRADICTED: ("✗", "bad"),
     Verdict.NO_EFFECT: ("○", "bad"),
+    Verdict.DEPENDS: ("±", "fair"),
     Verdict.UNDECIDED: ("~", "open"),
     Verdict.OPEN: ("?", "open"),
 }
 """Symbol and tone of every verdict."""
+DECIDED = frozenset({Verdict.REPRODUCED, Verdict.CONTRADICTED, Verdict.NO_EFFECT})
+"""Verdicts of empirical results that an interval decides."""
 STYLES = {"good": "green", "fair": "yellow", "bad": "red", "open": "dim"}
 """Terminal style of every tone; the pages of a report define their colours in a style sheet."""
 
@@ -74,6 +79,14 @@ class Finding:
     """One sentence that contains the deciding numbers."""
     numbers: Mapping[str, Any]
     """The deciding numbers as plain JSON values."""
+    answer: str = ""
+    """The result in one plain sentence; empty if the evidence says it."""
+
+    @property
+    def sentence(self) -> str:
+        """The answer; without one, the evidence as a sentence."""
+        text = self.answer or self.evidence
+        return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', ')')) else '.'}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, with the symbol and the tone of the verdict."""
@@ -81,6 +94,7 @@ class Finding:
             "verdict": self.verdict.value,
             "mark": self.verdict.mark,
             "tone": self.verdict.tone,
+            "answer": self.sentence,
             "evidence": self.evidence,
             "numbers": dict(self.numbers),
         }
@@ -144,8 +158,8 @@ class Claim:
 
     @property
     def quote(self) -> str:
-        """Quotation that identifies an unnumbered statement; empty if a number identifies it."""
-        return self.source.partition(" “")[2].removesuffix("”")
+        """Short quotation from the paper; the statement itself for a finding of this project."""
+        return self.text if self.ours else self.source.partition(" “")[2].removesuffix("”")
 
     @property
     def empirical(self) -> bool:

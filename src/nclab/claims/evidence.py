@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +42,14 @@ def read_evidence(name: str) -> dict[str, Any] | None:
         return None
     numbers: dict[str, Any] = json.loads(file.read_text())
     return numbers
+
+
+def evidence_digests() -> dict[str, str]:
+    """Return the SHA-256 of every file of evidence, by experiment."""
+    files = {name: evidence_file(name) for name in experiments()}
+    return {
+        name: sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file.exists()
+    }
 
 
 def best_evidence(name: str) -> dict[str, Any] | None:

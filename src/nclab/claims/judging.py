@@ -1,28 +1,26 @@
-"""Verdicts on empirical claims: effects over seeds, their intervals, and margins.
+"""Verdicts on empirical claims, from the effects of their parts, settings and readings.
 
-An empirical claim is a list of parts. A part is a quantity in the units of the paper's figure,
-signed such that the claim says "above the margin", with one value per seed. A seed fixes data,
-initial weights and batch order for all arms of a comparison, so differences are paired. The verdict
-of a claim is that of its weakest part. If a part was never measured, a claim whose other parts are
-reproduced is undecided.
+An empirical claim is a list of parts. A part is a quantity in the units of the paper's figure with
+one value per seed, and the range in which the claim says it lies. A seed fixes data, initial
+weights and batch order for all arms of a comparison, so differences are paired.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import replace
+from statistics import NormalDist, stdev
+from typing import Any
 
-import numpy as np
+from nclab.claims.claim import DECIDED, Finding, Verdict
+from nclab.claims.effects import TAIL, Effect, Part, Share, effect_of
+from nclab.text import counted
 
-from nclab.claims.claim import Finding, Verdict
-from nclab.text import counted, number
-
-LEVEL = 0.95
-"""Confidence level of the intervals, simultaneously for all parts of a claim."""
-HALF = 0.5
-"""Share of the seeds above which an event counts as happening."""
-EQUAL = 1e-12
-"""Relative difference up to which values of different seeds count as equal."""
+MOST_SETTINGS = 0.9
+"""Share of the settings that must be decided, and agree, for a verdict on all settings."""
+POWER = 0.8
+"""Probability of a decision that counts as "probably" in a number of further seeds."""
+MOST_SEEDS = 100
+"""Number of further seeds above which an effect counts as too close to its margin to settle."""
 WEAKEST_FIRST = (
     Verdict.CONTRADICTED,
     Verdict.NO_EFFECT,
@@ -32,276 +30,37 @@ WEAKEST_FIRST = (
 """Verdicts of effects from the weakest to the strongest."""
 
 
-class Part(NamedTuple):
-    """A quantity that a claim says lies above a margin."""
-
-    name: str
-    """Quantity and setting, such as a step of weight decay or a layer."""
-    values: Mapping[int, float]
-    """Value by seed; empty if the quantity was never measured."""
-    step: float = 0.0
-    """Resolution of the values, such as 1 for layers; the interval is widened by it."""
-    trials: int = 0
-    """For shares: number of counted cases over all seeds; 0 for other quantities. The interval is
-    at least as wide as the exact interval of this many independent cases."""
-    share_range: tuple[float, float] = (-1.0, 1.0)
-    """For shares: the values that mean 0 % and 100 %."""
-    margin: float | None = None
-    """Margin of this part; by default that of the claim."""
-
-
-class Share(NamedTuple):
-    """An event that a claim says happens in most seeds."""
-
-    name: str
-    happened: Mapping[int, bool]
-    """Whether the event happened, by seed; empty if it was never observed."""
-
-
-@dataclass(frozen=True)
-class Effect:
-    """An estimate over seeds, its interval, its margin, and the resulting verdict."""
-
-    name: str
-    estimate: float
-    low: float | None
-    """Lower end of the interval; None if there is no interval, as with a single seed."""
-    high: float | None
-    margin: float
-    seeds: int
-    verdict: Verdict
-    stated: bool = False
-    """Whether the source itself states the margin; see `decide`."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; the name has the key `what`, and `stated` appears if true."""
-        fields = asdict(self)
-        plain = {"what": fields.pop("name"), **fields, "verdict": self.verdict.value}
-        return plain if self.stated else {k: v for k, v in plain.items() if k != "stated"}
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> "Effect":
-        """Return the effect that `to_dict` wrote."""
-        fields = {key: value for key, value in plain.items() if key != "what"}
-        return cls(plain["what"], **{**fields, "verdict": Verdict(plain["verdict"])})
-
-
-def t_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float] | None:
-    """Return Student's interval of the mean; None for a single value."""
-    from scipy.stats import t
-
-    n = len(values)
-    if n < 2:
-        return None
-    mean = math.fsum(values) / n
-    standard_error = float(np.std(values, ddof=1)) / math.sqrt(n)
-    half_width = float(t.ppf((1 + level) / 2, n - 1)) * standard_error
-    return mean - half_width, mean + half_width
-
-
-def share_interval(happened: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return Clopper and Pearson's exact interval of a share.
-
-    >>> [round(end, 3) for end in share_interval(8, 8)]
-    [0.631, 1.0]
-    """
-    from scipy.stats import beta
-
-    tail = (1 - level) / 2
-    low = float(beta.ppf(tail, happened, trials - happened + 1)) if happened else 0.0
-    high = float(beta.ppf(1 - tail, happened + 1, trials - happened)) if happened < trials else 1.0
-    return low, high
-
-
-def decide(
-    low: float | None, high: float | None, margin: float, *, stated: bool = False
-) -> Verdict:
-    """Return the verdict of an interval relative to ± the margin.
-
-    Args:
-        stated: the source itself states the margin as a size ("with very few exceptions"). An
-            effect of the right sign that is certainly smaller then contradicts the claim. By
-            default the margin is the smallest effect of interest.
-
-    >>> decide(0.2, 0.4, 0.1).value, decide(-0.4, -0.2, 0.1).value
-    ('reproduced', 'contradicted')
-    >>> decide(-0.05, 0.05, 0.1).value, decide(0.0, 0.4, 0.1).value, decide(None, None, 0.1).value
-    ('no effect', 'undecided', 'undecided')
-    >>> [decide(low, 0.4, 0.8, stated=True).value for low in (-0.2, 0.2)]
-    ['no effect', 'contradicted']
-    """
-    if low is None or high is None:
-        return Verdict.UNDECIDED
-    if low > margin:
-        return Verdict.REPRODUCED
-    if high < -margin or (stated and (high < 0 or (low > 0 and high < margin))):
-        return Verdict.CONTRADICTED
-    return Verdict.NO_EFFECT if low >= -margin and high <= margin else Verdict.UNDECIDED
-
-
 def judge_effects(
-    parts: Iterable[Part],
+    parts: Iterable[Part | Share],
     *,
-    margin: float,
-    unit: str = "",
-    stated: bool = False,
-    where_converged: bool = False,
-    chosen_of: int = 1,
+    margin: float = 0.0,
+    answer: str = "",
+    one_is_enough: bool = False,
 ) -> Finding:
-    """Judge a claim about the sizes of effects, with simultaneous intervals for its parts.
+    """Judge a claim about the sizes of effects.
+
+    Every part must be reproduced, each by its own 95 % interval; this keeps the error of a wrong
+    "reproduced" below 2.5 % for any number of parts. One part is enough to contradict the claim or
+    to find no effect, so these verdicts use intervals that are corrected for the number of parts.
 
     Args:
-        unit: unit of the values, printed after the estimate.
-        stated: as for `decide`.
-        where_converged: the source limits its statement to converged training ("within the range
-            of convergence"), so parts without converged runs are not part of the claim.
-        chosen_of: number of parts from which these were selected by their values; the intervals
-            are simultaneous over all of them.
-
-    >>> step = Part("1e-4 to 1e-3", {seed: 0.3 + 0.01 * seed for seed in range(8)})
-    >>> finding = judge_effects([step], margin=0.01)
-    >>> finding.verdict.value, finding.evidence
-    ('reproduced', '1e-4 to 1e-3: 0.335 (95 % interval 0.3145 to 0.3555, margin 0.01, 8 seeds)')
+        answer: sentence that states the result; `{estimate}`, `{interval}`, `{needed}`, `{what}`
+            and `{seeds}` are replaced by those of the weakest part.
+        one_is_enough: one reproduced part reproduces the claim, and all must be contradicted to
+            contradict it; the corrections are exchanged.
     """
     parts = list(parts)
-    missing = [] if where_converged else [part.name for part in parts if not part.values]
-    effects = _effects(parts, margin, stated=stated, chosen_of=chosen_of)
-    return weakest(effects, parts, missing=missing, unit=unit)
-
-
-def judge_shares(parts: Iterable[Share]) -> Finding:
-    """Judge a claim that events happen in more than half of all seeds, by exact intervals.
-
-    The estimate of an effect is the share of the seeds minus one half, and its margin is zero.
-
-    >>> finding = judge_shares([Share("training fails", dict.fromkeys(range(8), True))])
-    >>> finding.verdict.value, finding.evidence
-    ('reproduced', 'training fails: 8 of 8 seeds (95 % interval 63 % to 100 %, needed: over 50 %)')
-    """
-    parts = list(parts)
-    missing = [part.name for part in parts if not part.happened]
-    return weakest(_effects(parts, 0.0), parts, missing=missing)
-
-
-def judge_choices(choices: Mapping[str, Sequence[Part | Share]], *, margin: float) -> Finding:
-    """Judge a claim whose source is ambiguous, separately for every possible choice.
-
-    The claim is reproduced if every choice reproduces it and contradicted if every choice
-    contradicts it; otherwise it is undecided. Intervals are simultaneous over all parts of all
-    choices.
-    """
-    parts_by_choice: dict[str, list[Part | Share]] = {
-        choice: [part._replace(name=f"{choice}, {part.name}") for part in parts]
-        for choice, parts in choices.items()
-    }
-    parts = [part for members in parts_by_choice.values() for part in members]
-    effects = _effects(parts, margin)
-    missing = [part.name for part in parts if not part[1]]
-    overall = weakest(effects, parts, missing=missing)
-    if not effects:
-        return Finding(overall.verdict, overall.evidence, {**overall.numbers, "choices": {}})
-    verdicts = {}
-    for choice, members in parts_by_choice.items():
-        names = {part.name for part in members}
-        verdicts[choice] = weakest(
-            [effect for effect in effects if effect.name in names],
-            missing=[name for name in missing if name in names],
-        ).verdict
-    distinct = list(dict.fromkeys(verdicts.values()))
-    verdict = distinct[0] if len(distinct) == 1 else Verdict.UNDECIDED
-    listing = "; ".join(
-        f"{each.value} for {', '.join(c for c, v in verdicts.items() if v is each)}"
-        for each in distinct
-    )
-    numbers = {**overall.numbers, "choices": {c: v.value for c, v in verdicts.items()}}
-    return Finding(verdict, f"{listing}; {overall.evidence}", numbers)
-
-
-def _effects(
-    parts: Iterable[Part | Share], margin: float, *, stated: bool = False, chosen_of: int = 1
-) -> list[Effect]:
-    """Return the effects of all measured parts, with simultaneous intervals."""
     measured = [part for part in parts if part[1]]
-    level = 1 - (1 - LEVEL) / max(chosen_of, len(measured))
-    return [
-        _share_effect(part, level)
-        if isinstance(part, Share)
-        else _size_effect(part, level, margin, stated)
-        for part in measured
-    ]
-
-
-def _size_effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
-    """Return the mean over seeds with Student's interval, widened for rounded values and shares."""
-    values = list(part.values.values())
-    if not all(map(math.isfinite, values)):
-        raise ValueError(f"Expected finite values of every seed for {part.name}, got {values}.")
-    never, always = part.share_range
-    if part.trials and not (never <= min(values) and max(values) <= always):
-        raise ValueError(
-            f"Expected shares within {part.share_range}, got {values} for {part.name}."
-        )
-    mean = math.fsum(values) / len(values)
-    low, high = t_interval(values, level) or (None, None)
-    informative = _has_informative_spread(values)
-    if not informative and not part.trials:
-        low = high = None
-    if low is not None and high is not None:
-        low, high = low - part.step / 2, high + part.step / 2
-        if part.trials:
-            # Seeds with equal values may all repeat one case.
-            trials = part.trials if informative else len(values)
-            happened = round(trials * (mean - never) / (always - never))
-            exact = share_interval(happened, trials, level)
-            exact_low, exact_high = (never + (always - never) * end for end in exact)
-            low, high = min(low, exact_low), max(high, exact_high)
-    margin = margin if part.margin is None else part.margin
-    verdict = decide(low, high, margin, stated=stated)
-    return Effect(part.name, mean, low, high, margin, len(values), verdict, stated)
-
-
-def _has_informative_spread(values: Sequence[float]) -> bool:
-    """Whether the values of the seeds permit an interval.
-
-    Equal values permit an interval from six seeds on, the number at which a share of 100 % is
-    decided.
-    """
-    spread = max(values) - min(values)
-    equal = spread <= EQUAL * max(map(abs, values))
-    return not equal or share_interval(len(values), len(values))[0] > HALF
-
-
-def _share_effect(part: Share, level: float) -> Effect:
-    """Return the share of the seeds minus one half, with its exact interval."""
-    count, seeds = sum(part.happened.values()), len(part.happened)
-    low, high = (end - HALF for end in share_interval(count, seeds, level))
-    return Effect(part.name, count / seeds - HALF, low, high, 0.0, seeds, decide(low, high, 0.0))
-
-
-def weakest(
-    effects: Sequence[Effect],
-    parts: Sequence[Part | Share] = (),
-    *,
-    missing: Sequence[str] = (),
-    unit: str = "",
-) -> Finding:
-    """Return the verdict of the weakest effect, with all effects as numbers; open without effects.
-
-    Args:
-        parts: the parts behind the effects, from which shares are printed in per cent.
-        missing: names of parts that were never measured. They turn a reproduced claim into an
-            undecided one; a contradicted claim stays contradicted.
-        unit: unit of the values, printed after the estimate.
-    """
+    missing = [part.name for part in parts if not part[1]]
+    effects = _corrected(measured, margin, one_is_enough)
     if not effects:
         return Finding(Verdict.OPEN, "nothing to compare: no converged runs", {"effects": []})
-    worst = weakest_effect(effects)
-    count = len(effects) + len(missing)
-    reproduced = sum(effect.verdict is Verdict.REPRODUCED for effect in effects)
-    part = next((part for part in parts if part.name == worst.name), None)
-    verdict, evidence = worst.verdict, describe_effect(worst, part, unit)
-    if count > 1:
-        evidence = f"{reproduced} of {count} parts reproduced; the weakest is {evidence}"
+    worst = weakest_effect(effects, strongest=one_is_enough)
+    verdict, evidence = worst.verdict, worst.describe()
+    if len(parts) > 1:
+        reproduced = sum(effect.verdict is Verdict.REPRODUCED for effect in effects)
+        which = "strongest" if one_is_enough else "weakest"
+        evidence = f"{reproduced} of {len(parts)} parts reproduced; the {which} is {evidence}"
     numbers: dict[str, Any] = {
         "effects": [effect.to_dict() for effect in effects],
         "estimate": worst.estimate,
@@ -312,39 +71,191 @@ def weakest(
     }
     if missing:
         evidence = f"{evidence}; not measured: {', '.join(missing)}"
-        numbers["missing"] = list(missing)
-        if verdict is Verdict.REPRODUCED:
+        numbers["missing"] = missing
+        if verdict is Verdict.REPRODUCED and not one_is_enough:
             verdict = Verdict.UNDECIDED
-    return Finding(verdict, evidence, numbers)
+    if verdict is Verdict.UNDECIDED and (more := further_seeds(effects, one_is_enough)):
+        numbers["more_seeds"] = more if more <= MOST_SEEDS else None
+        evidence = f"{evidence}; {_describe_more(more)}"
+    return Finding(verdict, evidence, numbers, _answer(worst, answer))
 
 
-def weakest_effect(effects: Iterable[Effect]) -> Effect:
-    """Return the effect with the weakest verdict, and of these the one closest to its margin."""
-    return min(effects, key=lambda e: (WEAKEST_FIRST.index(e.verdict), e.estimate - e.margin))
+def judge_settings(settings: Mapping[str, Finding], answer: str = "") -> Finding:
+    """Judge a claim whose source leaves a choice open, from the findings of all settings.
 
+    The claim takes a verdict if at least 90 % of the settings are decided and all of those agree.
+    Otherwise the verdict depends on the setting.
 
-def describe_effect(effect: Effect, part: Part | Share | None = None, unit: str = "") -> str:
-    """Return an effect as a clause; the effect of a `Share` or of shares in per cent."""
-    seeds = counted(effect.seeds, "seed")
-    if isinstance(part, Share):
-        happened = round(effect.seeds * (effect.estimate + HALF))
-        estimate = f"{happened} of {seeds}"
-        needed = [f"needed: over {HALF:.0%}".replace("%", " %")]
-        never, always = -HALF, HALF
-    elif part is not None and part.trials:
-        never, always = part.share_range
-        share, least = ((x - never) / (always - never) for x in (effect.estimate, effect.margin))
-        estimate = f"{100 * share:.0f} %"
-        needed = [f"needed: over {100 * least:.0f} %", seeds]
+    Args:
+        answer: what the settings are about, such as "the curve falls like 1/log t".
+    """
+    verdicts = {name: finding.verdict for name, finding in settings.items()}
+    decided = {verdict for verdict in verdicts.values() if verdict in DECIDED}
+    share = sum(verdict in DECIDED for verdict in verdicts.values()) / max(len(verdicts), 1)
+    if not decided:
+        open_ = all(verdict is Verdict.OPEN for verdict in verdicts.values())
+        verdict = Verdict.OPEN if open_ else Verdict.UNDECIDED
+    elif len(decided) == 1 and share >= MOST_SETTINGS:
+        [verdict] = decided
     else:
-        estimate = f"{number(effect.estimate)}{f' {unit}' if unit else ''}"
-        needed = [f"margin {number(effect.margin)}", seeds]
-        never, always = 0.0, 0.0
-    if effect.low is None or effect.high is None:
-        interval = "no interval"
-    elif always > never:
-        low, high = (100 * (x - never) / (always - never) for x in (effect.low, effect.high))
-        interval = f"95 % interval {low:.0f} % to {high:.0f} %"
-    else:
-        interval = f"95 % interval {number(effect.low)} to {number(effect.high)}"
-    return f"{effect.name}: {estimate} ({', '.join([interval, *needed])})"
+        verdict = Verdict.DEPENDS
+    split = describe_split(verdicts)
+    candidates = [finding for finding in settings.values() if finding.verdict is verdict]
+    shown = candidates or list(settings.values())
+    numbers = {
+        "effects": [
+            {**effect, "what": f"{name}, {effect['what']}"}
+            for name, finding in settings.items()
+            for effect in finding.numbers["effects"]
+        ],
+        **dict.fromkeys(("estimate", "interval", "margin", "seeds")),
+        **(_headline(shown) if shown else {}),
+        "choices": {name: verdict.value for name, verdict in verdicts.items()},
+        "split": split,
+    }
+    sentence = f"{answer}: {split}." if answer else f"{split[:1].upper()}{split[1:]}."
+    return Finding(verdict, split, numbers, sentence)
+
+
+def describe_split(verdicts: Mapping[str, Verdict]) -> str:
+    """Return how many settings have each verdict, with the names of up to three settings.
+
+    >>> settings = {f"start {n}": Verdict.CONTRADICTED for n in range(14)}
+    >>> describe_split({**settings, "start 0.01": Verdict.REPRODUCED})
+    'contradicted in 14 of 15 settings, reproduced in 1 (start 0.01)'
+    """
+    by_verdict: dict[Verdict, list[str]] = {}
+    for name, verdict in verdicts.items():
+        by_verdict.setdefault(verdict, []).append(name)
+    clauses: list[str] = []
+    for verdict, names in sorted(by_verdict.items(), key=lambda item: -len(item[1])):
+        total = f" of {counted(len(verdicts), 'setting')}" if not clauses else ""
+        few = len(names) <= 3 and len(by_verdict) > 1
+        where = f" ({'; '.join(names)})" if few else ""
+        clauses.append(f"{verdict.value} in {len(names)}{total}{where}")
+    return ", ".join(clauses)
+
+
+def with_readings(primary: Finding, readings: Mapping[str, Finding]) -> Finding:
+    """Add other readings of a claim, which have no veto, to the finding of its primary reading.
+
+    Args:
+        readings: findings by reading, named such that "if <name>" is a clause.
+    """
+    rows = [
+        {
+            "reading": name,
+            "verdict": finding.verdict.value,
+            "evidence": finding.evidence,
+            **{key: finding.numbers.get(key) for key in ("estimate", "interval", "seeds")},
+        }
+        for name, finding in readings.items()
+    ]
+    differing: dict[Verdict, list[str]] = {}
+    for name, finding in readings.items():
+        if finding.verdict not in (primary.verdict, Verdict.OPEN):
+            differing.setdefault(finding.verdict, []).append(f"if {name}")
+    answer = primary.sentence
+    if differing:
+        clauses = (f"{verdict.value} {' or '.join(names)}" for verdict, names in differing.items())
+        first = ". ".join(clause[:1].upper() + clause[1:] for clause in clauses)
+        answer = f"{primary.verdict.capitalize()}. {first}. {answer}"
+    numbers = {**primary.numbers, "readings": rows}
+    return Finding(primary.verdict, primary.evidence, numbers, answer)
+
+
+def further_seeds(effects: Sequence[Effect], one_is_enough: bool = False) -> int:
+    """Return how many more seeds would probably decide a claim; 0 if no effect is undecided."""
+    deciding = [(effect.beyond(effect.estimate) > 0) is one_is_enough for effect in effects]
+    corrected_for = len(effects) - sum(deciding) + 1
+    sufficient: list[int] = []
+    needed: list[int] = []
+    for effect, is_enough in zip(effects, deciding, strict=True):
+        if effect.verdict is Verdict.UNDECIDED:
+            seeds = seeds_needed(effect, TAIL / corrected_for if is_enough else TAIL)
+            (sufficient if is_enough else needed).append(max(seeds - effect.seeds, 1))
+    return min(sufficient) if sufficient else max(needed, default=0)
+
+
+def seeds_needed(effect: Effect, tail: float = TAIL) -> int:
+    """Return the number of seeds that would probably decide an effect of this size and spread.
+
+    The median of n values has a standard error of about 1.25 standard deviations over the root
+    of n.
+    """
+    fewest = math.ceil(-math.log2(tail))
+    margin = effect.margin if effect.above is None or effect.below is None else 0.0
+    edges = [edge for edge in (effect.above, effect.below) if edge is not None]
+    distance = min(
+        abs(effect.estimate - edge + sign * margin) for edge in edges for sign in (-1, 1)
+    )
+    if len(effect.values) < 2 or not (spread := stdev(effect.values)):
+        return fewest
+    distance -= effect.step / 2
+    if distance <= 0:
+        return MOST_SEEDS + effect.seeds + 1
+    z = NormalDist().inv_cdf(1 - tail) + NormalDist().inv_cdf(POWER)
+    return max(fewest, math.ceil(math.pi / 2 * (z * spread / distance) ** 2))
+
+
+def weakest_effect(effects: Iterable[Effect], *, strongest: bool = False) -> Effect:
+    """Return the effect with the weakest verdict, and of these the one least inside its range."""
+    pick = max if strongest else min
+    return pick(effects, key=lambda e: (WEAKEST_FIRST.index(e.verdict), e.beyond(e.estimate)))
+
+
+def _corrected(parts: Sequence[Part | Share], margin: float, one_is_enough: bool) -> list[Effect]:
+    """Return the effects of measured parts, corrected by the rule of Hochberg (1988).
+
+    If j of k parts have a verdict of which one is enough to decide the claim, their intervals are
+    corrected for k - j + 1 parts. A part without such a verdict has a plain interval.
+    """
+
+    def decides(effect: Effect) -> bool:
+        reproduced = effect.verdict is Verdict.REPRODUCED
+        return effect.verdict in DECIDED and reproduced is one_is_enough
+
+    plain = strict = [effect_of(part, margin) for part in parts]
+    for corrected_for in range(2, len(parts) + 1):
+        if sum(map(decides, strict)) > len(parts) - corrected_for + 1:
+            break
+        strict = [effect_of(part, margin, TAIL / corrected_for) for part in parts]
+    return [
+        effect
+        if not decides(effect)
+        else corrected
+        if corrected.low is not None
+        else replace(effect, verdict=Verdict.UNDECIDED)  # too few seeds for the correction
+        for effect, corrected in zip(plain, strict, strict=True)
+    ]
+
+
+def _headline(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return estimate, interval, margin and seeds of the finding with the middle estimate."""
+    known = [finding for finding in findings if finding.numbers.get("seeds")]
+    known.sort(key=lambda finding: float(finding.numbers["estimate"]))
+    keys = ("estimate", "interval", "margin", "seeds")
+    return {key: known[len(known) // 2].numbers[key] for key in keys} if known else {}
+
+
+def _answer(effect: Effect, template: str) -> str:
+    """Return the sentence of a claim with the numbers of an effect."""
+    if not template:
+        clauses = {"seeds": "{what} in {estimate}", "%": "{estimate} of {what}"}
+        template = clauses.get(effect.unit, "the {what} is {estimate}")
+        template += " ({interval}); the claim needs {needed}."
+    return template.format(
+        what=effect.name,
+        estimate=effect.in_unit(effect.estimate),
+        interval=effect.interval,
+        needed=effect.needed,
+        seeds=counted(effect.seeds, "seed"),
+    )
+
+
+def _describe_more(more: int) -> str:
+    """Return how many more seeds would probably settle a claim."""
+    if more > MOST_SEEDS:
+        return "too close to the margin to settle"
+    verb = "settles" if more == 1 else "settle"
+    return f"probably {counted(more, 'more seed')} {verb} it"

@@ -1,5 +1,6 @@
 """Ledger of claims: finds claims by id and judges them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -10,6 +11,7 @@ from nclab.claims.evidence import best_evidence, describe_size
 from nclab.errors import NclabError
 from nclab.progress import track
 from nclab.records.results import UNREADABLE
+from nclab.text import counted
 
 
 def find(ids: Sequence[str] = ()) -> list[Claim]:
@@ -103,7 +105,7 @@ def judge(
             "effects": list(finding.numbers.get("effects", ())),
             "size": "" if UNREADABLE in local else describe_size(local),
             "relation": relation(effective_verdict(known), effective_verdict(finding)),
-            "says": describe_relation(known, finding),
+            "says": describe_relation(known, finding) + describe_signs(known, finding),
         },
     }
 
@@ -123,7 +125,7 @@ def effective_verdict(finding: Finding) -> Verdict:
 
 def relation(recorded: Verdict, local: Verdict) -> str:
     """Return whether this machine's verdict agrees with the recorded one."""
-    if {recorded, local} & {Verdict.OPEN, Verdict.UNDECIDED}:
+    if {recorded, local} & {Verdict.OPEN, Verdict.UNDECIDED, Verdict.DEPENDS}:
         return "undecided"
     return "agrees" if local is recorded else "differs"
 
@@ -145,12 +147,73 @@ def describe_relation(recorded: Finding, local: Finding) -> str:
     return f"{outcome} ({verdict.value} here, {before})"
 
 
+HEADLINE = ("estimate", "interval", "margin", "seeds")
+"""Numbers of the weakest part of a claim."""
+
+
+def command_of(claim: Claim, numbers: Numbers | None = None) -> str:
+    """Return the command that repeats the check, or the experiment that made the numbers.
+
+    >>> command_of(find(["pan2023/lemma-2.4.6"])[0])
+    'nclab claims pan2023/lemma-2.4.6 --preset paper'
+    """
+    if not claim.empirical:
+        return f"nclab claims {claim.id} --preset paper"
+    manifest = (numbers or {}).get("manifest")
+    recorded = manifest.get("command") if isinstance(manifest, dict) else None
+    return str(recorded or f"nclab reproduce {claim.needs} --preset paper")
+
+
+def hours_per_seed(numbers: Numbers | None) -> float | None:
+    """Return the hours of one core that a seed of an experiment took; None if not recorded."""
+    manifest, seeds = (numbers or {}).get("manifest"), (numbers or {}).get("seeds")
+    if not isinstance(manifest, dict) or not isinstance(seeds, list) or not seeds:
+        return None
+    hours = manifest.get("network_hours")
+    return hours / len(seeds) if isinstance(hours, int | float) else None
+
+
+def describe_cost(more: int | None, hours: float | None) -> str:
+    """Return in one sentence what it takes to settle an undecided claim.
+
+    >>> describe_cost(3, 2.5), describe_cost(1, None)
+    ('Probably 3 more seeds settle it (8 core hours).', 'Probably 1 more seed settles it.')
+    >>> describe_cost(None, 2.5)
+    'It is too close to the margin to settle.'
+    """
+    if more is None:
+        return "It is too close to the margin to settle."
+    verb = "settles" if more == 1 else "settle"
+    cost = "" if hours is None else f" ({counted(max(math.ceil(more * hours), 1), 'core hour')})"
+    return f"Probably {counted(more, 'more seed')} {verb} it{cost}."
+
+
+def describe_signs(recorded: Finding, local: Finding) -> str:
+    """Return how many effects here lie on the same side of the claimed edge as recorded.
+
+    Signs are compared because the intervals of a few seeds are too wide to compare.
+    """
+    sides = [
+        {effect["what"]: effect["beyond"][0] > 0 for effect in finding.numbers.get("effects", ())}
+        for finding in (recorded, local)
+    ]
+    common = sides[0].keys() & sides[1].keys()
+    same = sum(sides[0][name] == sides[1][name] for name in common)
+    return f"; {same} of {counted(len(common), 'effect')} have the recorded sign" if common else ""
+
+
 def _row(claim: Claim, finding: Finding, numbers: Numbers | None) -> dict[str, Any]:
-    """Return a judged claim with the size of the numbers and the link to its erratum."""
-    row = claim.to_dict(finding)
+    """Return a judged claim with the fields of its card and the link to its erratum."""
+    row, found = claim.to_dict(finding), finding.numbers
     anchors = (erratum.anchor for erratum in registry.errata() if claim.id in erratum.claims)
+    if finding.verdict is Verdict.UNDECIDED and "more_seeds" in found:
+        hours = hours_per_seed(numbers)
+        row["answer"] += f" {describe_cost(found['more_seeds'], hours)}"
     return {
         **row,
+        **{key: found.get(key) for key in HEADLINE if claim.empirical},
+        "readings": list(found.get("readings", ())),
+        "command": command_of(claim, numbers),
         "size": describe_size(numbers) if numbers else "",
         "links": {**row["links"], "erratum": next(anchors, "")},
     }

@@ -1,6 +1,7 @@
 """Parts of a paper's folder: the source, its errata and its experiments."""
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,8 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from nclab.engine import LOCAL, Engine, Job, ReportStep
-from nclab.errors import NclabError
+from nclab.errors import MissingData, NclabError
 from nclab.figures.picture import Picture
+
+AUTHOR_DATA = "NCLAB_AUTHOR_DATA"
+"""Environment variable with the folder of the files that the author of a paper published."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,27 @@ def find_preset(experiment: Experiment, name: str) -> Any:
         known = ", ".join(experiment.PRESETS)
         raise NclabError(f"Expected a preset, one of {known}; got {name!r}.")
     return experiment.PRESETS[name]
+
+
+def find_author_file(names: Sequence[str], *, source: str) -> Path:
+    """Return the first of these files in the folder of the author's data; raise `MissingData`.
+
+    Args:
+        names: paths below the folder.
+        source: where the author published the files.
+    """
+    folder = os.environ.get(AUTHOR_DATA)
+    if not folder:
+        raise MissingData(
+            f"it needs the author's {names[-1]}. Pass --author-data FOLDER with a copy of {source}."
+        )
+    for name in names:
+        if (path := Path(folder) / name).exists():
+            return path
+    raise MissingData(
+        f"Expected {' or '.join(names)} in {folder}, found none of them. "
+        f"Pass --author-data FOLDER with a copy of {source}."
+    )
 
 
 def describe_experiment(module: Experiment) -> dict[str, str]:

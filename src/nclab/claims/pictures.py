@@ -6,7 +6,8 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nclab.claims.judging import Effect, weakest_effect
+from nclab.claims.claim import Verdict
+from nclab.claims.judging import WEAKEST_FIRST
 from nclab.claims.tables import Row, Value
 from nclab.errors import MissingExtra
 from nclab.figures.forest_layout import lay_out_forest
@@ -186,11 +187,11 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
     panel = Forest("", groups, "the opposite of the claim", "as claimed")
     rows, _, depth = lay_out_forest(panel)
     caption = (
-        "Each row is one part of a claim: the mean over seeds and its 95 % interval. Green: "
-        "reproduced (right of the grey margin). Red: contradicted (left of the margin, or smaller "
-        "than the size that the source states). Yellow: no effect (inside the margin). Blue: "
-        "undecided (crosses an edge of the margin). Each claim has its own scale. Filled: recorded "
-        "evidence; hollow: this machine's run."
+        "Each row is one part of a claim: the median of the seeds and its 95 % interval, as the "
+        "distance from the edge of what is claimed. Green: reproduced (right of the grey margin). "
+        "Red: contradicted (left of it). Yellow: no effect (inside). Blue: undecided (crosses an "
+        "edge). Each claim has its own scale. Filled: recorded evidence; hollow: this machine's "
+        "run."
     )
     if any(any(row.cut) for row in rows):
         caption += " An arrow marks an interval of this machine's run that is cut off."
@@ -213,9 +214,9 @@ def _effect_groups(row: Mapping[str, Any]) -> list[Effects]:
     rows = [
         EffectRow(
             name,
-            effect["estimate"],
-            effect["low"],
-            effect["high"],
+            estimate,
+            low,
+            high,
             EFFECT_COLOURS.get(effect["verdict"], 0),
             hollow=effects is local,
         )
@@ -223,6 +224,7 @@ def _effect_groups(row: Mapping[str, Any]) -> list[Effects]:
         for effects in (recorded, local)
         for effect in effects
         if effect["what"] == name
+        for estimate, low, high in [effect["beyond"]]
     ]
     margins = {effect["what"]: effect["margin"] for effect in (*local, *recorded)}
     title = f"{'ours, ' if row.get('ours') else ''}{row['id'].partition('/')[2]}: {row['verdict']}"
@@ -240,21 +242,26 @@ def _weakest_by_verdict(
     If there are choices, return one row per verdict: the weakest effect of the choices with this
     verdict. The name of the row says how many choices got the verdict.
     """
-    weakest_parts: dict[str, list[Effect]] = {}
+    weakest_parts: dict[str, list[Mapping[str, Any]]] = {}
     for choice in choices:
         parts = [effect for effect in effects if effect["what"].startswith(f"{choice}, ")]
         if parts:
-            worst = weakest_effect(map(Effect.from_dict, parts))
-            weakest_parts.setdefault(worst.verdict.value, []).append(worst)
+            worst = min(parts, key=_strength)
+            weakest_parts.setdefault(worst["verdict"], []).append(worst)
     if not weakest_parts:
         return list(effects)
     total = sum(map(len, weakest_parts.values()))
     rows: list[Mapping[str, Any]] = []
     for verdict, members in weakest_parts.items():
-        worst = weakest_effect(members)
-        name = f"{verdict} at {len(members)} of {total}: {worst.name}"
-        rows.append({**worst.to_dict(), "what": name})
+        worst = min(members, key=_strength)
+        name = f"{verdict} at {len(members)} of {total}: {worst['what']}"
+        rows.append({**worst, "what": name})
     return rows
+
+
+def _strength(effect: Mapping[str, Any]) -> tuple[int, float]:
+    """Return rank of the verdict and distance from the claimed edge, to find the weakest effect."""
+    return WEAKEST_FIRST.index(Verdict(effect["verdict"])), effect["beyond"][0]
 
 
 def write_results(

@@ -15,11 +15,11 @@ from typing import Any
 
 from nclab import __version__
 from nclab.claims.claim import OURS
-from nclab.claims.evidence import restore_networks
-from nclab.claims.ledger import judge_all, judge_experiment
+from nclab.claims.evidence import evidence_digests, restore_networks
+from nclab.claims.ledger import judge, judge_all, judge_experiment
 from nclab.claims.paper import Experiment, describe_experiment, find_preset
 from nclab.claims.pictures import are_drawn, forest, write_results
-from nclab.claims.registry import errata, experiments, find_experiments, paper_of, papers
+from nclab.claims.registry import claims, errata, experiments, find_experiments, paper_of, papers
 from nclab.claims.tables import count_verdicts, for_terminal, recorded_verdict_table
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
@@ -145,6 +145,7 @@ class Reproduction:
         from nclab.report.site import write_report
 
         self.judge(all_claims=all_claims)
+        refresh_claims(self.out)
         self.report = write_report(self.out).to_dict()
         return {**self.report, "skipped": self.skipped, "reused": self.reused}
 
@@ -173,6 +174,7 @@ class Reproduction:
             code = f"{__version__} {commit()}"
             digests = {name: digest(self.out, name) for name in experiments()}
             state = {"preset": self.preset, "code": code, "judged_from": digests}
+            state["evidence"] = evidence_digests()
             if not self.fresh and all(before.get(key) == value for key, value in state.items()):
                 return
             with one_thread():
@@ -180,6 +182,7 @@ class Reproduction:
         else:
             digests = {name: digest(self.out, name) for name in self.numbers}
             state = {**before, "judged_from": {**before.get("judged_from", {}), **digests}}
+            state.setdefault("evidence", evidence_digests())
             rows = self._update_rows(before.get("claims", []))
         sources = {
             key: {"title": paper.title, "authors": paper.authors, "year": paper.year}
@@ -205,6 +208,31 @@ class Reproduction:
         }
         replaced = [updated.pop(row["id"], row) for row in rows]
         return [*replaced, *updated.values()]
+
+
+def refresh_claims(root: Path) -> bool:
+    """Judge the results in `claims.json` again if the recorded evidence is no longer the same.
+
+    Without this, `nclab report` would show other verdicts than `nclab claims` after an update.
+    Return whether the file was written.
+    """
+    content, digests = read_json(root / CLAIMS), evidence_digests()
+    rows = content.get("claims")
+    if not isinstance(rows, list) or content.get("evidence") == digests:
+        return False
+    results = {claim.id: claim for claim in claims() if claim.empirical}
+    ids = [row.get("id") if isinstance(row, dict) else None for row in rows]
+    local = read_numbers(root, sorted({results[id].needs for id in ids if id in results}))
+    updated = [
+        judge(results[id], local.get(results[id].needs)) if id in results else row
+        for id, row in zip(ids, rows, strict=True)
+    ]
+    if updated == rows:
+        return False
+    judged_from = {**content.get("judged_from", {}), **{name: digest(root, name) for name in local}}
+    content |= {"claims": updated, "evidence": digests, "judged_from": judged_from}
+    write_json(root / CLAIMS, content)
+    return True
 
 
 def recompute_run(folder: Path) -> list[Verified]:

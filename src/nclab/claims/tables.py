@@ -185,10 +185,11 @@ def claims_table(rows: Sequence[Row], errata: Sequence[Erratum] = ()) -> list[An
     table = RichTable(header_style="bold", show_lines=few)
     table.add_column("claim", no_wrap=True)
     table.add_column("verdict")
-    table.add_column("evidence", ratio=1)
+    table.add_column("answer", ratio=1)
     for row in rows:
         verdict = Text(row["verdict"], style=STYLES[Verdict(row["verdict"]).tone])
-        evidence = f"{row['evidence']} ({row['size']})" if row.get("size") else row["evidence"]
+        evidence = row.get("answer") or row["evidence"]
+        evidence += f" ({row['size']})" if row.get("size") else ""
         if local := row.get("here"):
             here = f"here, {local['size']}" if local["size"] else "here"
             evidence += f"\n{here}: {local['says']}"
@@ -197,6 +198,13 @@ def claims_table(rows: Sequence[Row], errata: Sequence[Erratum] = ()) -> list[An
     statements = []
     for row in rows if few else ():
         lines = [f"{row.get('source', row['id'])}: {row.get('text', '')}"]
+        quoted = row.get("quote") and not row.get("ours")
+        lines += [f"  quote: “{row['quote']}”"] if quoted else []
+        lines += [
+            f"  if {reading['reading']}: {reading['verdict']} ({reading['evidence']})"
+            for reading in row.get("readings", ())
+        ]
+        lines += [f"  repeat: {row['command']}"] if row.get("command") else []
         for erratum in errata:
             if row["id"] in erratum.claims:
                 lines += [f"  printed: {erratum.printed}", f"  correct: {erratum.correct}"]

@@ -32,8 +32,11 @@ def command(
 
     Example: [bold]nclab report runs --out report[/bold]
     """
+    from nclab.claims.reproduce import refresh_claims
+    from nclab.report.content import check_folder
     from nclab.report.site import write_report
 
+    refresh_claims(check_folder(runs))
     report = write_report(runs, out)
     if as_json:
         print_json(report.to_dict())

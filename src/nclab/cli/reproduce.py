@@ -1,5 +1,6 @@
 """`nclab reproduce`: run the experiments and judge the claims. `nclab claims`: only judge."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -73,6 +74,14 @@ def command(
             "to add seeds.",
         ),
     ] = False,
+    author_data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="<folder>",
+            help="Folder with the data and results that the author of a paper published; "
+            "experiments that need them are skipped without it.",
+        ),
+    ] = None,
     engine: EngineOption = EngineName.local,
     address: AddressOption = None,
     as_json: JsonOption = False,
@@ -83,6 +92,7 @@ def command(
 
     Example: [bold]nclab reproduce pan2023_fig31 --preset paper --seeds 5 --out runs[/bold]
     """
+    from nclab.claims.paper import AUTHOR_DATA
     from nclab.claims.reproduce import MORE_SEEDS, SEEDS, Reproduction
 
     if recorded and preset == PresetName.quick.value:
@@ -90,6 +100,10 @@ def command(
             f"Expected --preset paper with --recorded, got {preset}. Add --preset paper, because "
             "only networks of a paper's size are recorded."
         )
+    if author_data is not None:
+        if not author_data.is_dir():
+            raise NclabError(f"Expected --author-data as an existing folder, got {author_data}.")
+        os.environ[AUTHOR_DATA] = str(author_data.absolute())
     chosen_seeds = None if seeds is None else read_seeds(seeds)
     if chosen_seeds is not None and seed is not None:
         raise NclabError(f"Expected --seed only with a number as --seeds, got --seeds {seeds}.")

@@ -21,7 +21,8 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.pictures import Line
 from nclab.claims.statements import holds_if
 from nclab.claims.tables import Column, Row, Table, Value
@@ -211,8 +212,9 @@ def minority_networks(numbers: Numbers) -> Finding:
     rises = study.slopes(
         rows, study.column("minority"), along="ratio", at=ratios, keys=("weight_decay",)
     )
-    part = Part("rise of the cosine of minority classifiers", rises)
-    return study.of_the_source(judge_effects([part], margin=0.05, unit="a decade"), numbers)
+    unit = "per decade of the imbalance"
+    part = Part("slope of the cosine of minority classifiers", rises, unit=unit)
+    return study.of_the_source(judge_effects([part], margin=0.05), numbers)
 
 
 @study_claim(
@@ -226,7 +228,7 @@ def finite_target(numbers: Numbers) -> Finding:
     """Require that the distance from the target is smaller than the distance from SELI."""
     nearer = mean_by_seed(numbers, study.column("from_seli", minus="from_target"))
     return judge_effects(
-        [Part("distance from SELI − distance from the target", nearer)], margin=0.01
+        [Part("difference of distances, from SELI − from the target", nearer)], margin=0.01
     )
 
 
@@ -239,18 +241,19 @@ def finite_target(numbers: Numbers) -> Finding:
 def tail_angles(numbers: Numbers) -> Finding:
     """Require that the mean cosine is within 0.1 of its target, for each weight decay."""
 
-    def closeness(row: Row) -> float | None:
+    def distance(row: Row) -> float | None:
         deviation = study.column("minority", minus="target_minority")(row)
-        return None if deviation is None else 0.1 - abs(deviation)
+        return None if deviation is None else abs(deviation)
 
     parts = [
         Part(
-            f"0.1 − difference of the cosines at weight decay {decay:g}",
-            mean_by_seed(numbers, closeness, weight_decay=decay),
+            f"distance of the cosine from its target at weight decay {decay:g}",
+            mean_by_seed(numbers, distance, weight_decay=decay),
+            below=0.1,
         )
         for decay in numbers["config"]["weight_decays"]
     ]
-    return judge_effects(parts, margin=0.0)
+    return judge_effects(parts)
 
 
 def critical_ratio(large: int, small: int, size: float) -> float:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from nclab.claims.claim import Claim, Finding, Kind, Numbers
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.paper import run_jobs
 from nclab.claims.pictures import mean_points, point_panel
 from nclab.claims.tables import Row, Table, mean_and_deviation
@@ -115,7 +116,7 @@ def _field(name: str, index: int | None = None) -> Value:
 FALLING = ("variation within classes", "deviation from equal angles (class means)")
 """Quantities whose decrease is claimed."""
 COLLAPSE = (*FALLING, "smallest training margin")
-ACCURACY, AGREEMENT = "test accuracy", "nearest class mean agrees with the network, test"
+ACCURACY, AGREEMENT = "test accuracy", "agreement with the nearest class mean, test"
 MARGIN_QUANTILES = ("10 % quantile of the test margins", "median of the test margins")
 
 
@@ -227,7 +228,7 @@ def judged(
         if wanted(name):
             sign, word = (-1, "fall") if name in FALLING else (1, "rise")
             change = {seed: sign * (value(b) - value(a)) for seed, (a, b) in moments.items()}
-            parts.append(Part(f"{word} of {name}", change))
+            parts.append(Part(f"{word} of the {name}", change))
     finding = judge_effects(parts, margin=margin)
     without = len(numbers["seeds"]) - len(moments)
     if not without:

@@ -126,7 +126,7 @@ def both_on_the_mean(numbers: Numbers) -> Numbers:
 printed_as_measured = change_rows("rows", lambda row: {"printed": row["measured"]})
 stochastic_descent_arrives = put("per_seed.*.stochastic.normalised_margin", 0.99)
 HOLDS, CORRECTED, REFUTED = "holds", "holds with a correction", "refuted"
-UNDECIDED = "undecided"
+DEPENDS = "depends"
 STATEMENTS: dict[str, tuple[str, str, Change]] = {
     "eq-1": (HOLDS, "Jensen and Cauchy-Schwarz", put("search_gap", 0.1)),
     "def-2.1": (HOLDS, "the Gram matrix of a simplex", put("gram_error", 0.1)),
@@ -150,7 +150,7 @@ STATEMENTS: dict[str, tuple[str, str, Change]] = {
     "eq-11": (CORRECTED, "it falls beyond e^(-2C^2)", put("rows.*.change", -1.0)),
     "example-3.1-saddle": (CORRECTED, "it is the other point", put("rows.0.point", "not critical")),
     "example-3.1-noise": (CORRECTED, "minibatches stay in a plane", stochastic_descent_arrives),
-    "remark-3.3": (UNDECIDED, "only large noise leaves soon", put("runs.*.left", [1, 2])),
+    "remark-3.3": (DEPENDS, "only large noise leaves soon", put("runs.*.left", [1, 2])),
     "sec-1.1-landscape": (HOLDS, "all found are saddles", put("critical.0.eigenvalue", 0.0)),
     "sec-3.2-infinity": (HOLDS, "margins grow with the scale", put("largest_slope", 0.1)),
     "sec-3.2-speeds": (HOLDS, "the smallest margin", put("fastest", 1.1)),

@@ -12,17 +12,17 @@ t = 1e434 shows how fast the curves fall in the end; these results are findings 
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from nclab.claims.claim import Claim, Finding, Kind, Numbers, claim
-from nclab.claims.judging import Part, Share, judge_choices, judge_effects, judge_shares
+from nclab.claims.effects import Part, Share
+from nclab.claims.judging import judge_effects, judge_settings, with_readings
 from nclab.claims.statements import holds_if
 from nclab.claims.tables import Row, Table, mean_and_deviation
 from nclab.compute import one_thread
@@ -194,6 +194,12 @@ def figure_slope(start: Row, name: str, first: int) -> float:
     return slope(np.log(steps), values)
 
 
+def flow_time_slope(start: Row, name: str, first: int) -> float:
+    """Return the slope with t in time of the flow, of which a step takes as much as its rate."""
+    steps, values = _curve_from(first, start, name)
+    return slope(np.log(RATE * np.asarray(steps)), values)
+
+
 def power(start: Row, name: str, first: int) -> float:
     """Return the slope of log(curve) against log t under plain descent, from step `first` on."""
     return slope(*_curve_from(first, start, name))  # `slope` takes logarithms itself
@@ -335,42 +341,48 @@ def sec_4_setting(numbers: Numbers) -> Finding:
     return holds_if(any(on_sum), evidence, numbers, corrected=all(on_mean))
 
 
-def _judge_every_choice(
-    choices: Mapping[str, Curves], words: str, distance: Callable[[float], float]
+def _judge_settings(
+    curves: Mapping[str, Curves],
+    quantity: str,
+    answer: str,
+    *,
+    above: float | None = None,
+    below: float | None = None,
 ) -> Finding:
-    """Judge the distance of all values from their bound, for every start and window.
-
-    Args:
-        words: name of a part, in which {} stands for the curve.
-    """
-    parts = {
-        choice: [
-            Part(words.format(QUANTITIES[name]), {seed: distance(v) for seed, v in curve.items()})
-            for name, curve in curves.items()
-        ]
-        for choice, curves in choices.items()
+    """Judge curves in every setting, which is a size of the start and a window."""
+    findings = {
+        setting: judge_effects(
+            [
+                Part(f"{quantity}, {QUANTITIES[name]}", values, above=above, below=below)
+                for name, values in by_name.items()
+            ]
+        )
+        for setting, by_name in curves.items()
     }
-    return judge_choices(parts, margin=0.0)
+    return judge_settings(findings, answer)
 
 
 def _figure_rates(numbers: Numbers, *, names: Sequence[str]) -> Finding:
     """Judge whether curves fall at least about as fast as 1/log t, for every start and window.
 
-    O(1/log t) is an upper bound, so a curve that falls faster also agrees with the claim.
+    O(1/log t) is an upper bound, so a curve that falls faster also agrees with the claim. Other
+    readings ask for this rate exactly, or measure t in time of the flow.
     """
     slopes, bound = _by_choice(numbers, names, figure_slope), -1 + NEAR
-    finding = _judge_every_choice(
-        slopes, f"slope of {{}} below {bound:g}", lambda value: bound - value
-    )
-    evidence = (
-        f"the claim needs slopes below {bound:g} for every start and window, as the paper states "
-        f"neither: {finding.evidence}"
-    )
+    quantity = "slope over log log t"
+    finding = _judge_settings(slopes, quantity, f"slopes below {bound:g}", below=bound)
+    exactly = _judge_settings(slopes, quantity, "", above=-1 - NEAR, below=bound)
+    in_flow_time = _by_choice(numbers, names, flow_time_slope)
+    readings = {
+        "the rate is exactly 1/log t": exactly,
+        "t is the time of the flow": _judge_settings(in_flow_time, quantity, "", below=bound),
+    }
     by_curve = {
         name: {choice: list(curves[name].values()) for choice, curves in slopes.items()}
         for name in names
     }
-    return Finding(finding.verdict, evidence, {**finding.numbers, "slopes": by_curve})
+    finding = replace(finding, numbers={**finding.numbers, "slopes": by_curve})
+    return with_readings(finding, readings)
 
 
 def _panel_claim(panel: str, quote: str, statement: str) -> Claim:
@@ -425,33 +437,26 @@ def sec_5_3_slow(numbers: Numbers) -> Finding:
     The claim is about speed only: a curve that stalls is slow. The panels judge whether it falls.
     """
     powers = _by_choice(numbers, QUANTITIES, power)
-    return _judge_every_choice(
-        powers, f"power of t of {{}} above {-SLOW:g}", lambda value: SLOW + value
-    )
+    answer = f"powers of t above {-SLOW:g}, which is 1/√t"
+    return _judge_settings(powers, "power of t", answer, above=-SLOW)
 
 
 def _flow_rates(numbers: Numbers, *, names: Sequence[str], claimed: float, near: float) -> Finding:
-    """Judge whether curves of the flow fall like a power of log t in the end.
-
-    Each slope has two parts, above and below: a single distance would never be negative.
-    """
-    slopes, low, high = flow_slopes(numbers, names), claimed - near, claimed + near
-    parts = []
-    for name, values in slopes.items():
-        label = f"slope of {QUANTITIES[name]}"
-        above = {seed: value - low for seed, value in values.items()}
-        below = {seed: high - value for seed, value in values.items()}
-        parts += [Part(f"{label} above {low:g}", above), Part(f"{label} below {high:g}", below)]
-    finding = judge_effects(parts, margin=0.0)
-    means = ", ".join(
-        f"{QUANTITIES[name]} {number(fmean(values.values()))}" for name, values in slopes.items()
-    )
-    evidence = (
-        f"mean slopes from starts of size {numbers['config']['scale']:g}: {means}; "
-        f"{finding.evidence}"
-    )
+    """Judge whether curves of the flow fall like a power of log t in the end."""
+    slopes = flow_slopes(numbers, names)
+    parts = [
+        Part(
+            f"slope over log log t, {QUANTITIES[name]}",
+            values,
+            above=claimed - near,
+            below=claimed + near,
+        )
+        for name, values in slopes.items()
+    ]
+    finding = judge_effects(parts)
+    start = f"starts of size {numbers['config']['scale']:g}; {finding.evidence}"
     by_curve = {name: list(values.values()) for name, values in slopes.items()}
-    return Finding(finding.verdict, evidence, {**finding.numbers, "slopes": by_curve})
+    return replace(finding, evidence=start, numbers={**finding.numbers, "slopes": by_curve})
 
 
 our_finding = partial(claim, kind=Kind.RESULT, source="ji2022, Fig. 2", needs="ji2022_fig2")
@@ -491,11 +496,13 @@ def normalised_is_faster(numbers: Numbers) -> Finding:
     never = int(config["normalised_steps"]) + 1
     steps = {seed["seed"]: seed["steps_to_level"] or never for seed in numbers["per_seed"]}
     part = Part(
-        f"{FEW_STEPS} minus the steps until normalised descent passes "
-        f"{int(config['descent_steps'])} plain steps in the margin and in (2), (3), (4)",
-        {seed: float(FEW_STEPS - count) for seed, count in steps.items()},
+        f"number of steps until normalised descent passes {int(config['descent_steps'])} plain "
+        "steps in the margin and in (2), (3), (4)",
+        {seed: float(count) for seed, count in steps.items()},
+        below=FEW_STEPS,
+        step=1.0,
     )
-    return judge_effects([part], margin=0.0, unit="steps")
+    return judge_effects([part])
 
 
 @our_finding(
@@ -508,7 +515,9 @@ def flow_keeps_its_invariants(numbers: Numbers) -> Finding:
     drifts = {
         seed["seed"]: float(seed["last"]["flow"]["invariant_drift"]) for seed in numbers["per_seed"]
     }
-    part = Share("drift below 1e-8", {seed: drift < 1e-8 for seed, drift in drifts.items()})
-    finding = judge_shares([part])
+    part = Share(
+        "the drift stays below 1e-8", {seed: drift < 1e-8 for seed, drift in drifts.items()}
+    )
+    finding = judge_effects([part])
     evidence = f"largest drift {number(max(drifts.values()))}; {finding.evidence}"
-    return Finding(finding.verdict, evidence, finding.numbers)
+    return replace(finding, evidence=evidence)

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict
-from nclab.claims.judging import Part, Share, judge_effects, judge_shares
+from nclab.claims.effects import Part, Share
+from nclab.claims.judging import judge_effects
 from nclab.claims.tables import Column, Table, group, list_rows
 from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
@@ -134,8 +135,13 @@ def _at_paper_size(judge: Callable[[Seeds], Finding], numbers: Numbers) -> Findi
     if not progress or finding.verdict is Verdict.OPEN:
         return replace(finding, evidence=f"{network(config)}; {finding.evidence}")
     verdict = finding.verdict.value
-    evidence = f"{progress}; at this size {verdict}: {finding.evidence}"
-    return Finding(Verdict.OPEN, evidence, {**finding.numbers, "there": verdict})
+    return replace(
+        finding,
+        verdict=Verdict.OPEN,
+        evidence=f"{progress}; at this size {verdict}: {finding.evidence}",
+        numbers={**finding.numbers, "there": verdict},
+        answer=f"{verdict} at {progress}: {finding.sentence}",
+    )
 
 
 def _training_claim(
@@ -164,7 +170,7 @@ def _training_claim(
     "Both variations of norms end below 0.1.",
 )
 def fig_3a(seeds: Seeds) -> Finding:
-    return judge_effects(_ends_small(seeds, NORMS), margin=0.0)
+    return judge_effects(_ends_small(seeds, NORMS))
 
 
 @_training_claim(
@@ -190,7 +196,7 @@ def fig_3b(seeds: Seeds) -> Finding:
         Part("log likelihood of a held-out point, minus that of the best other law", ahead),
         Part("fall of log (b) over log log t", falls),
     ]
-    return judge_effects(parts, margin=0.0)
+    return judge_effects(parts)
 
 
 @_training_claim(
@@ -200,7 +206,7 @@ def fig_3b(seeds: Seeds) -> Finding:
 )
 def fig_3c(seeds: Seeds) -> Finding:
     falls = [_net_fall_part(seeds, name)._replace(margin=NET_FALL) for name in COSINES]
-    return judge_effects([*_ends_small(seeds, COSINES), *falls], margin=0.0)
+    return judge_effects([*_ends_small(seeds, COSINES), *falls])
 
 
 @_training_claim(
@@ -228,7 +234,7 @@ def sec_4_realistic(seeds: Seeds) -> Finding:
             for seed, values in curves.items()
         }
         parts.append(Share(f"{heading} decreases or stays below {SMALL:g}", happened))
-    return judge_shares(parts)
+    return judge_effects(parts)
 
 
 def net_fall(values: Sequence[float]) -> float:
@@ -246,17 +252,18 @@ def net_fall(values: Sequence[float]) -> float:
 
 def _net_fall_part(seeds: Seeds, name: str) -> Part:
     return Part(
-        f"{COLUMNS[QUANTITIES.index(name)]}: share of pairs that fall minus share that rise",
+        f"share of pairs that fall minus share that rise, {COLUMNS[QUANTITIES.index(name)]}",
         {seed: net_fall([row[name] for row in rows]) for seed, rows in seeds.items()},
     )
 
 
 def _ends_small(seeds: Seeds, names: Sequence[str]) -> list[Part]:
-    """Return how far the quantities are below the paper's small value at the end."""
+    """Return the quantities at the end, which the paper says are below its small value."""
     return [
         Part(
-            f"{SMALL:g} minus {COLUMNS[QUANTITIES.index(name)]} at the end",
-            {seed: SMALL - rows[-1][name] for seed, rows in seeds.items()},
+            f"quantity {COLUMNS[QUANTITIES.index(name)]} at the end",
+            {seed: rows[-1][name] for seed, rows in seeds.items()},
+            below=SMALL,
         )
         for name in names
     ]

@@ -128,7 +128,7 @@ def remark_3_3(numbers: Numbers) -> Finding:
     """Require the component for noise with a density, and that such noise escapes soon.
 
     The source states neither learning rate nor noise size. If only some noises escape soon, the
-    claim depends on that choice and is undecided.
+    verdict depends on that choice.
     """
     least, mean, runs = numbers["least"], numbers["mean_square"], numbers["runs"]
     escapes = "; ".join(
@@ -148,8 +148,8 @@ def remark_3_3(numbers: Numbers) -> Finding:
         return Finding(Verdict.OPEN, reason, numbers)
     if not (least > 0 and abs(mean - 1) <= 0.2):
         return Finding(Verdict.REFUTED, evidence, numbers)
-    soon = [
-        all(
+    soon = {
+        noise: all(
             step is not None and 0 < step <= FEW_STEPS
             for run in runs
             if run["noise"] == noise
@@ -157,7 +157,14 @@ def remark_3_3(numbers: Numbers) -> Finding:
         )
         for noise in NOISES
         if noise != ONE_SAMPLE
-    ]
-    if all(soon):
-        return Finding(Verdict.HOLDS, evidence, numbers)
-    return Finding(Verdict.UNDECIDED if any(soon) else Verdict.REFUTED, evidence, numbers)
+    }
+    few = f"within {FEW_STEPS:,} iterations"
+    answer = (
+        f"Every noise with a density has the component; the runs leave the direction {few} for "
+        f"{sum(soon.values())} of {len(soon)} sizes of noise"
+    )
+    leaving = ", ".join(noise for noise, leaves in soon.items() if leaves)
+    answer += f" ({leaving})." if leaving else "."
+    verdict = Verdict.HOLDS if all(soon.values()) else Verdict.REFUTED
+    verdict = Verdict.DEPENDS if len(set(soon.values())) > 1 else verdict
+    return Finding(verdict, evidence, numbers, answer)

@@ -25,5 +25,8 @@ PAPER = Paper(
         "complexity",
         "fig33",
         "conjectures",
+        "author_data",
+        "author_conjectures",
+        "author_results",
     ),
 )

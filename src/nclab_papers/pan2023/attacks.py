@@ -22,6 +22,7 @@ from nclab.claims.attacks import (
     weakened,
 )
 from nclab.claims.claim import Claim
+from nclab_papers.pan2023 import author_results as published
 from nclab_papers.pan2023 import regime
 from nclab_papers.pan2023.conjectures import CONVERGED, PERFECT, smallest, worst_of_seeds
 from nclab_papers.pan2023.fig33 import depth_rows
@@ -32,6 +33,11 @@ SEEDS = tuple(range(8))
 LAYERS = 14
 ERRORS = (0.01, 0.05)
 SETTINGS = [(data, layers) for data in ("conic", "teacher") for layers in (6, 15)]
+AUTHOR_SETTINGS = [
+    *[(data, layers) for data in ("conic", "mlp3") for layers in (6, 15)],
+    *[(f"{data}, later design", 6) for data in ("conic", "mlp3")],
+]
+DEGREES = ("degree_worst", "degree_most", "degree_mean")
 
 
 def fig31() -> dict[str, Any]:
@@ -137,7 +143,7 @@ def fig33() -> dict[str, Any]:
     return {"config": config, "rows": rows, "depths": depths, "runs": runs}
 
 
-def conjectures() -> dict[str, Any]:
+def conjectures(settings: Sequence[tuple[str, int]] = SETTINGS) -> dict[str, Any]:
     """Return a small e for every conjecture and setting."""
     worst = [
         {
@@ -149,11 +155,46 @@ def conjectures() -> dict[str, Any]:
             "smallest_e": 0.002 * seed,
         }
         for name, (data, layers), reading, seed in product(
-            ("3.1.1", "3.2.1", "3.2.2"), SETTINGS, (CONVERGED, PERFECT), SEEDS
+            ("3.1.1", "3.2.1", "3.2.2"), settings, (CONVERGED, PERFECT), SEEDS
         )
     ]
-    config = {"places": [{"data": data, "layers": layers} for data, layers in SETTINGS]}
+    config = {"places": [{"data": data, "layers": layers} for data, layers in settings]}
     return {"config": config, "worst": worst, "small": 0.05}
+
+
+def author_data() -> dict[str, Any]:
+    """Return Figure 3.1 in both designs, with collapse that batch norm once improves as well."""
+    rows = []
+    for row in fig31()["rows"]:
+        cosines = {"author_min_intra": row["min_intra"], "author_max_inter": row["max_inter"]}
+        rows.append({"design": "thesis", **row, **cosines})
+        if row["norm"] != "plain":
+            norm = "last" if row["norm"] == "affine" else "none"
+            rows.append({"design": "later", **row, **cosines, "norm": norm})
+    return {"config": {"classes": 4}, "rows": rows}
+
+
+def author_conjectures() -> dict[str, Any]:
+    """Return a small e for every conjecture and setting, and the layers of Figure 3.3."""
+    return {**conjectures(AUTHOR_SETTINGS), "fig33": fig33()}
+
+
+def author_results() -> dict[str, Any]:
+    """Return published results that support every sentence of the thesis."""
+    rows = [
+        {
+            "network": network,
+            "weight_decay": decay,
+            "alpha": 20.0 - 2 * index,
+            "beta": 0.6 - 0.05 * index,
+            "guaranteed_between": 0.5 + 0.05 * index,
+            "guaranteed_most": None,
+            "thesis_guaranteed": None,
+            **dict.fromkeys(DEGREES, 0.3 + 0.08 * index),
+        }
+        for network, (index, decay) in product("ABC", enumerate(DEEP_DECAYS))
+    ]
+    return {"rows": rows}
 
 
 def guarantees() -> dict[str, Any]:
@@ -193,7 +234,7 @@ def of_every_seed(make: Callable[[int], list[dict[str, Any]]]) -> list[dict[str,
     """Return the smallest e of each conjecture for the networks `make(seed)`, in every setting."""
     rows = [
         {"data": data, "layers": layers, "seed": seed, **row}
-        for (data, layers), seed in product(SETTINGS, SEEDS)
+        for (data, layers), seed in product(dict.fromkeys([*SETTINGS, *AUTHOR_SETTINGS]), SEEDS)
         for row in smallest(make(seed))
     ]
     return worst_of_seeds(rows)
@@ -402,11 +443,194 @@ CONJECTURES = {
     for prefix, suffix in (("pan2023/", ""), ("findings/", "-teacher"))
 }
 """Changes that shuffle the weight decays or the layers behind a conjecture."""
+AUTHOR_CONJECTURES = {
+    f"findings/author-{design}-conjecture-{number}-{data}": f"pan2023/conjecture-{number}"
+    for design, numbers in (("data", ("3.1.1", "3.2.1", "3.2.2")), ("later", ("3.1.1",)))
+    for number, data in product(numbers, ("conic", "mlp3"))
+}
+"""Conjecture on the author's data -> conjecture of the thesis."""
+FIGURE_33 = (
+    *("inter-positive", "inter-unstable", "early-layers", "largest-decay-fails"),
+    *("accuracy-rises", "intra-rises", "gap-rises", "depth-falls"),
+)
+AUTHOR_FIGURE_33 = {
+    f"findings/author-data-3.2-{name}": f"pan2023/sec-3.2-{name}" for name in FIGURE_33
+}
+FIGURE_31 = (
+    *("converges", "fails-without-norm", "only-affine", "grows", "affine-above-plain"),
+    *("falls-without-norm", "norm-helps-decay"),
+)
+AUTHOR_FIGURE_31 = {
+    f"findings/author-data-3.1-{name}": f"pan2023/sec-3.1-{name}" for name in FIGURE_31
+}
+LATER = [
+    f"findings/author-later-{name}"
+    for name in ("only-with-norm", "grows", "norm-helps-decay", "falls-without-norm")
+]
+RESULTS = [
+    f"findings/author-results-{name}"
+    for name in ("grows", "grows-on-average", "norms-fall", "guarantee-grows")
+]
+NOTHING_GUARANTEED = "findings/author-results-no-class-guaranteed"
+ONE_SEED = "published results of one seed"
+
+
+def in_figure(change: Change) -> Change:
+    """Return a change of the numbers of Figure 3.3 inside those of the author's data."""
+    return lambda numbers: {**numbers, "fig33": change(numbers["fig33"])}
+
+
+def in_figure_case(case: Case) -> Case:
+    """Return a case for wrong code inside the numbers of the author's data."""
+    return lambda claim, numbers: {**numbers, "fig33": case(claim, numbers["fig33"])}
+
+
+def recomputed_guarantees(smaller: float) -> Case:
+    """Return a case with the guarantees of two networks, computed again.
+
+    Args:
+        smaller: loss of the network with the larger weight decay; the other one has loss 0.3.
+    """
+
+    def case(claim: Claim, numbers: Numbers) -> Numbers:
+        fields: Row = dict.fromkeys(published.FIELDS, 0.5)
+        fields |= {"network": "A", "alpha": 16.0, "weight_norm": 17.0}
+        networks = [
+            {**fields, "weight_decay": decay, "loss": loss}
+            for decay, loss in ((2e-4, 0.3), (2e-2, smaller))
+        ]
+        return {"rows": [published.guaranteed(published.Config(), row) for row in networks]}
+
+    return case
+
+
+LATER_NORMS = {"last": "none", "none": "last"}
+LATER_DEGREE = scaled("rows", "author_min_intra", "author_max_inter")
+MIRRORED = change_where("rows", "weight_decay", lambda row: 1e-6 / row["weight_decay"])
+SPOILED |= {
+    **{name: SPOILED[original] for name, original in AUTHOR_FIGURE_31.items()},
+    **{name: in_figure(SPOILED[original]) for name, original in AUTHOR_FIGURE_33.items()},
+    **{name: SPOILED[original] for name, original in AUTHOR_CONJECTURES.items()},
+    **dict.fromkeys([*LATER, *RESULTS], MIRRORED),
+    LATER[0]: change_rows("rows", lambda row: {"norm": LATER_NORMS.get(row["norm"], "")}),
+    NOTHING_GUARANTEED: change_where("rows", "thesis_guaranteed", 0.5),
+}
 SHUFFLED_DECAYS = reverse("rows", "weight_decay")
 SHUFFLED_LAYERS = reverse("rows", "layer")
 SHUFFLED_NORMS = exchange("rows", "norm", {"affine": "plain", "plain": "affine"})
 DEGREE = scaled("rows", "min_intra", "max_inter")
 TRAINED = "its numbers come from training"
+SHUFFLED: dict[str, Change] = {
+    "pan2023/sec-3.1-converges": SHUFFLED_DECAYS,
+    "pan2023/sec-3.1-fails-without-norm": SHUFFLED_DECAYS,
+    "pan2023/sec-3.1-only-affine": SHUFFLED_NORMS,
+    "pan2023/sec-3.1-grows": SHUFFLED_DECAYS,
+    "pan2023/sec-3.1-affine-above-plain": SHUFFLED_NORMS,
+    "pan2023/sec-3.1-falls-without-norm": SHUFFLED_DECAYS,
+    "pan2023/sec-3.1-norm-helps-decay": SHUFFLED_DECAYS,
+    "pan2023/sec-3.1-norms-fall": SHUFFLED_DECAYS,
+    "pan2023/sec-1.4-simpler-data": reverse("rows", "teacher_depth"),
+    "pan2023/sec-3.2-largest-decay-fails": reverse("runs", "weight_decay"),
+    "pan2023/sec-3.2-accuracy-rises": SHUFFLED_LAYERS,
+    "pan2023/sec-3.2-intra-rises": SHUFFLED_LAYERS,
+    "pan2023/sec-3.2-gap-rises": SHUFFLED_LAYERS,
+    "pan2023/sec-3.2-depth-falls": reverse("depths", "weight_decay"),
+    "pan2023/sec-3.2-inter-unstable": SHUFFLED_DECAYS,
+    "findings/guarantees-telling": reverse("networks", "weight_decay"),
+    **CONJECTURES,
+}
+NOT_SHUFFLED = {
+    "findings/guarantees-worst-case": "a bound that a search tries to violate",
+    "pan2023/sec-3.2-early-layers": "the depth compared with half of the layers",
+    "pan2023/sec-3.2-inter-positive": "a share of layers compared with a third",
+}
+WRONG_CODE: dict[str, Sequence[Case]] = {
+    **dict.fromkeys(
+        (
+            "pan2023/sec-3.1-grows",
+            "pan2023/sec-3.1-affine-above-plain",
+            "pan2023/sec-3.1-falls-without-norm",
+            "pan2023/sec-3.1-norm-helps-decay",
+            "pan2023/sec-1.4-simpler-data",
+        ),
+        (unchanged, weakened(DEGREE)),
+    ),
+    **dict.fromkeys(CONJECTURES, (needed_slack(0.04), needed_slack(0.2))),
+    "pan2023/sec-3.1-norms-fall": (unchanged, weakened(powers_of_norms)),
+    "pan2023/sec-3.2-inter-unstable": (unchanged, weakened(scaled("rows", "max_inter"))),
+    "pan2023/sec-3.1-only-affine": (
+        unchanged,
+        changed(change_rows("rows", collapse_without_affine)),
+    ),
+    "pan2023/sec-3.2-early-layers": (recomputed_depths(), recomputed_depths(lambda decay: 10)),
+    "pan2023/sec-3.2-depth-falls": (
+        recomputed_depths(),
+        recomputed_depths(lambda decay: 6 - (decay == 5e-3)),  # 0.4 layers a decade
+    ),
+    "pan2023/sec-3.2-gap-rises": (
+        unchanged,
+        changed(DEGREE(0.008 / 0.91)),  # a rise of 0.008 from the first layer to the last
+    ),
+    "findings/guarantees-worst-case": (searched_curve(), searched_curve(beyond=0.1)),
+}
+NO_CODE = {
+    "pan2023/sec-3.1-converges": TRAINED,
+    "pan2023/sec-3.1-fails-without-norm": TRAINED,
+    "pan2023/sec-3.2-largest-decay-fails": TRAINED,
+    "pan2023/sec-3.2-accuracy-rises": TRAINED,
+    "pan2023/sec-3.2-intra-rises": TRAINED,
+    "pan2023/sec-3.2-inter-positive": TRAINED,
+    "findings/guarantees-telling": "a certificate of a trained network; `certify` is tested",
+}
+AUTHOR_CLAIMS = AUTHOR_FIGURE_31 | AUTHOR_FIGURE_33 | AUTHOR_CONJECTURES
+"""Claim judged on the author's data -> claim of the thesis."""
+SHUFFLED |= {
+    **{name: SHUFFLED[original] for name, original in AUTHOR_FIGURE_31.items()},
+    **{
+        name: in_figure(SHUFFLED[original])
+        for name, original in AUTHOR_FIGURE_33.items()
+        if original in SHUFFLED
+    },
+    **{name: SHUFFLED[original] for name, original in AUTHOR_CONJECTURES.items()},
+    **dict.fromkeys(LATER, SHUFFLED_DECAYS),
+    LATER[0]: exchange("rows", "norm", LATER_NORMS),
+}
+NOT_SHUFFLED |= {
+    **{name: NOT_SHUFFLED[of] for name, of in AUTHOR_CLAIMS.items() if of in NOT_SHUFFLED},
+    **dict.fromkeys([*RESULTS, NOTHING_GUARANTEED], ONE_SEED),
+}
+WRONG_CODE |= {
+    **{name: WRONG_CODE[of] for name, of in AUTHOR_FIGURE_31.items() if of in WRONG_CODE},
+    **{
+        name: tuple(map(in_figure_case, WRONG_CODE[of]))
+        for name, of in AUTHOR_FIGURE_33.items()
+        if of in WRONG_CODE
+    },
+    "findings/author-data-3.2-inter-unstable": (
+        unchanged,
+        weakened(lambda factor: in_figure(scaled("rows", "max_inter")(factor))),
+    ),
+    **{name: WRONG_CODE[original] for name, original in AUTHOR_CONJECTURES.items()},
+    **dict.fromkeys(LATER, (unchanged, weakened(LATER_DEGREE))),
+    LATER[0]: (
+        unchanged,
+        changed(
+            change_rows(
+                "rows",
+                lambda row: {
+                    "author_min_intra": row["author_min_intra"] + 0.45 * (row["norm"] == "none")
+                },
+            )
+        ),
+    ),
+    **dict.fromkeys(RESULTS[:2], (unchanged, weakened(scaled("rows", *DEGREES)))),
+    RESULTS[2]: (unchanged, weakened(powers_of_norms)),
+    RESULTS[3]: (recomputed_guarantees(0.2), recomputed_guarantees(0.28)),
+}
+NO_CODE |= {
+    **{name: NO_CODE[original] for name, original in AUTHOR_CLAIMS.items() if original in NO_CODE},
+    NOTHING_GUARANTEED: "a count of certificates; `certify` is tested",
+}
 ATTACKS = Attacks(
     verdicts={
         f"pan2023/{name}": (verdict, reason) for name, (verdict, reason, _, _) in STATEMENTS.items()
@@ -418,70 +642,15 @@ ATTACKS = Attacks(
         "pan2023_complexity": complexity,
         "pan2023_fig33": fig33,
         "pan2023_conjectures": conjectures,
+        "pan2023_author_data": author_data,
+        "pan2023_author_conjectures": author_conjectures,
+        "pan2023_author_results": author_results,
     },
     spoiled=SPOILED,
-    shuffled={
-        "pan2023/sec-3.1-converges": SHUFFLED_DECAYS,
-        "pan2023/sec-3.1-fails-without-norm": SHUFFLED_DECAYS,
-        "pan2023/sec-3.1-only-affine": SHUFFLED_NORMS,
-        "pan2023/sec-3.1-grows": SHUFFLED_DECAYS,
-        "pan2023/sec-3.1-affine-above-plain": SHUFFLED_NORMS,
-        "pan2023/sec-3.1-falls-without-norm": SHUFFLED_DECAYS,
-        "pan2023/sec-3.1-norm-helps-decay": SHUFFLED_DECAYS,
-        "pan2023/sec-3.1-norms-fall": SHUFFLED_DECAYS,
-        "pan2023/sec-1.4-simpler-data": reverse("rows", "teacher_depth"),
-        "pan2023/sec-3.2-largest-decay-fails": reverse("runs", "weight_decay"),
-        "pan2023/sec-3.2-accuracy-rises": SHUFFLED_LAYERS,
-        "pan2023/sec-3.2-intra-rises": SHUFFLED_LAYERS,
-        "pan2023/sec-3.2-gap-rises": SHUFFLED_LAYERS,
-        "pan2023/sec-3.2-depth-falls": reverse("depths", "weight_decay"),
-        "pan2023/sec-3.2-inter-unstable": SHUFFLED_DECAYS,
-        "findings/guarantees-telling": reverse("networks", "weight_decay"),
-        **CONJECTURES,
-    },
-    not_shuffled={
-        "findings/guarantees-worst-case": "a bound that a search tries to violate",
-        "pan2023/sec-3.2-early-layers": "the depth compared with half of the layers",
-        "pan2023/sec-3.2-inter-positive": "a share of layers compared with a third",
-    },
-    wrong_code={
-        **dict.fromkeys(
-            (
-                "pan2023/sec-3.1-grows",
-                "pan2023/sec-3.1-affine-above-plain",
-                "pan2023/sec-3.1-falls-without-norm",
-                "pan2023/sec-3.1-norm-helps-decay",
-                "pan2023/sec-1.4-simpler-data",
-            ),
-            (unchanged, weakened(DEGREE)),
-        ),
-        **dict.fromkeys(CONJECTURES, (needed_slack(0.04), needed_slack(0.2))),
-        "pan2023/sec-3.1-norms-fall": (unchanged, weakened(powers_of_norms)),
-        "pan2023/sec-3.2-inter-unstable": (unchanged, weakened(scaled("rows", "max_inter"))),
-        "pan2023/sec-3.1-only-affine": (
-            unchanged,
-            changed(change_rows("rows", collapse_without_affine)),
-        ),
-        "pan2023/sec-3.2-early-layers": (recomputed_depths(), recomputed_depths(lambda decay: 10)),
-        "pan2023/sec-3.2-depth-falls": (
-            recomputed_depths(),
-            recomputed_depths(lambda decay: 6 - (decay == 5e-3)),  # 0.4 layers a decade
-        ),
-        "pan2023/sec-3.2-gap-rises": (
-            unchanged,
-            changed(DEGREE(0.008 / 0.91)),  # a rise of 0.008 from the first layer to the last
-        ),
-        "findings/guarantees-worst-case": (searched_curve(), searched_curve(beyond=0.1)),
-    },
-    no_code={
-        "pan2023/sec-3.1-converges": TRAINED,
-        "pan2023/sec-3.1-fails-without-norm": TRAINED,
-        "pan2023/sec-3.2-largest-decay-fails": TRAINED,
-        "pan2023/sec-3.2-accuracy-rises": TRAINED,
-        "pan2023/sec-3.2-intra-rises": TRAINED,
-        "pan2023/sec-3.2-inter-positive": TRAINED,
-        "findings/guarantees-telling": "a certificate of a trained network; `certify` is tested",
-    },
+    shuffled=SHUFFLED,
+    not_shuffled=NOT_SHUFFLED,
+    wrong_code=WRONG_CODE,
+    no_code=NO_CODE,
     unnoticed={("pan2023/def-conic-hull", "factor"): "a cone is a cone at every scale"},
     tiny={"pan2023_regime": regime.Config(classes=(3,), products=(2.0,), excess=(1e-3,))},
 )

@@ -11,7 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.tables import Column, Table, group, summarise
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
@@ -101,8 +102,19 @@ def pictures(numbers: Numbers) -> list[Picture]:
 def simpler_data(numbers: Numbers) -> Finding:
     """Compare collapse for the simplest and the deepest teacher, averaged over weight decays.
 
-    A seed counts if the networks of both teachers converged at every weight decay.
+    The thesis says "can", so each weight decay alone is another reading.
     """
+    alone = {
+        f"only weight decay {decay:g} counts": _simple_minus_deep(
+            {**numbers, "rows": [row for row in numbers["rows"] if row["weight_decay"] == decay]}
+        )
+        for decay in sorted({row["weight_decay"] for row in numbers["rows"]})
+    }
+    return trained.with_centred(_simple_minus_deep, numbers, alone)
+
+
+def _simple_minus_deep(numbers: Numbers) -> Finding:
+    """Judge the mean difference over weight decays, of seeds that converged at all of them."""
     rows = numbers["rows"]
     depths = [int(row["teacher_depth"]) for row in rows]
     decays = {row["weight_decay"] for row in rows}
@@ -115,5 +127,6 @@ def simpler_data(numbers: Numbers) -> Finding:
         for seed, rise in trained.paired_differences(simple, complicated).items():
             rises.setdefault(seed, []).append(rise)
     means = {seed: fmean(values) for seed, values in rises.items() if len(values) == len(decays)}
-    name = f"collapse, {min(depths)} − {max(depths)} layers of the teacher" if depths else ""
-    return judge_effects([Part(name, means)], margin=trained.COSINE_MARGIN)
+    name = "" if not depths else f"{min(depths)} and {max(depths)}"
+    part = Part(f"difference of collapse between teachers with {name} layers", means)
+    return judge_effects([part], margin=trained.COSINE_MARGIN)

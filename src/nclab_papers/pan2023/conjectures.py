@@ -14,11 +14,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations, pairwise
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 from typing import Any
 
 from nclab.claims.claim import Claim, Finding, Kind, Numbers
-from nclab.claims.judging import Part, judge_choices, t_interval
+from nclab.claims.effects import Part, median_interval
+from nclab.claims.judging import judge_effects, with_readings
 from nclab.claims.pictures import Points, point_panel
 from nclab.claims.tables import Row, Table, group
 from nclab.engine import LOCAL, Engine
@@ -238,11 +239,11 @@ def tables(numbers: Numbers) -> list[Table]:
     lines = []
     for setting, members in group(ordered, *keys).items():
         values = [float(row["smallest_e"]) for row in members]
-        ends = t_interval(values)
-        interval = f"{ends[0]:.4f} to {ends[1]:.4f}" if ends and ends[0] < ends[1] else "–"
+        ends = median_interval(values)
+        interval = f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "–"
         by_seed = ", ".join(f"{value:.4f}" for value in values)
-        lines.append((*map(str, setting), f"{fmean(values):.4f}", interval, by_seed))
-    headings = ("conjecture", "data", "layers", "networks with", "mean e", "95 % interval")
+        lines.append((*map(str, setting), f"{median(values):.4f}", interval, by_seed))
+    headings = ("conjecture", "data", "layers", "networks with", "median e", "95 % interval")
     return [Table("Smallest e for which each conjecture holds", (*headings, "e by seed"), lines)]
 
 
@@ -258,10 +259,10 @@ def pictures(numbers: Numbers) -> list[Picture]:
                 list(_smallest_e(numbers, name, data, layers, reading).values())
                 for data, layers in settings
             ]
-            means = [fmean(members) if members else None for members in values]
-            ends = [t_interval(members) or (None, None) for members in values]
-            low, high = zip(*ends, strict=True)
-            readings.append(Points(reading, means, low, high, colour))
+            medians = [median(members) if members else None for members in values]
+            ends = [median_interval(members) if members else None for members in values]
+            low, high = ([float(pair[end]) if pair else None for pair in ends] for end in (0, 1))
+            readings.append(Points(reading, medians, low, high, colour))
         limit = (Reference("", y=float(numbers["small"])),)
         y_label = "" if panels else "smallest e"
         panels.append(point_panel(title, names, readings, y_label=y_label, references=limit))
@@ -272,9 +273,9 @@ def pictures(numbers: Numbers) -> list[Picture]:
             tuple(panels),
             3,
             "Each conjecture states that something holds up to an e; a smaller e is a stronger "
-            "statement. The conjectures are about conic hulls. Dots: means over the seeds with "
-            "95 % intervals. Colours: which networks count as perfect. Dashed: the largest e that "
-            "we call small.",
+            "statement. The conjectures are about conic hulls. Dots: medians of the seeds, "
+            "with 95 % intervals from six seeds on. Colours: which networks count as perfect. "
+            "Dashed: the largest e that we call small.",
         )
     ]
 
@@ -292,20 +293,27 @@ def _smallest_e(
 
 
 def judged(name: str, data: trained.Data, numbers: Numbers) -> Finding:
-    """Judge how far e is below `SMALL` at both depths.
+    """Judge whether e is below `SMALL` at both depths, for networks of accuracy 0.99 or more.
 
-    The verdict must be the same for both readings of "perfect accuracy". A setting without
-    converged networks leaves the conjecture undecided. A conjecture about every network and data
-    set cannot be proved this way.
+    Another reading counts only networks with accuracy 1. A setting without converged networks
+    leaves the conjecture undecided. A conjecture about every network and data set cannot be proved
+    this way.
     """
     places = [place for place in numbers["config"]["places"] if place["data"] == data]
-    choices: dict[str, list[Part]] = {CONVERGED: [], PERFECT: []}
-    for reading, parts in choices.items():
-        for layers in sorted({int(place["layers"]) for place in places}):
-            smallest_e = _smallest_e(numbers, name, data, layers, reading)
-            room = {seed: SMALL - e for seed, e in smallest_e.items()}
-            parts.append(Part(f"{SMALL:g} − e, {data}, {layers} layers", room))
-    return trained.note_skipped(judge_choices(choices, margin=0.0), int(numbers.get("skipped", 0)))
+    findings = {}
+    for reading in (CONVERGED, PERFECT):
+        parts = [
+            Part(
+                f"smallest e on {data} data with {layers} layers",
+                _smallest_e(numbers, name, data, layers, reading),
+                below=SMALL,
+            )
+            for layers in sorted({int(place["layers"]) for place in places})
+        ]
+        findings[reading] = judge_effects(parts)
+    other = {"perfect means that every sample is correct": findings[PERFECT]}
+    finding = with_readings(findings[CONVERGED], other)
+    return trained.note_skipped(finding, int(numbers.get("skipped", 0)))
 
 
 def _conjecture(number: str, text: str, quote: str, code: str, data: trained.Data) -> Claim:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
-from nclab.claims.judging import Part, Share, judge_choices, judge_effects, judge_shares
+from nclab.claims.effects import Part, Share
+from nclab.claims.judging import judge_effects, with_readings
 from nclab.claims.tables import Column, Row, Table, group, summarise
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
@@ -21,6 +22,14 @@ from nclab_papers.pan2023 import networks as trained
 
 SIGNIFICANT = 0.75
 """Degree of collapse called significant, as a share of that of a simplex, 1 + 1/(C-1)."""
+IN_WORDS: dict[Norm, str] = {
+    "affine": "with affine batch norm",
+    "plain": "with plain batch norm",
+    "none": "without batch norm",
+}
+"""Kinds of batch norm in the names of quantities."""
+OTHER_BARS = (0.5, 0.6, 0.7, 0.8, 0.9)
+"""Other readings of "significant"."""
 FAILING_DECAY = 5e-3
 """Weight decay above which the thesis's networks without batch norm fail to converge."""
 
@@ -100,19 +109,16 @@ claimed = partial(claim, needs="pan2023_fig31", figure="pan2023_fig31")
 def converges(numbers: Numbers) -> Finding:
     """Count the seeds in which every network converges, except without batch norm above 5e-3.
 
-    The thesis does not define "perfect"; two readings are judged: an accuracy of at least 0.99 and
-    every sample correct.
+    The thesis does not define "perfect". Networks count as converged from an accuracy of 0.99 on;
+    the other reading asks that every sample is correct.
     """
     others = [row for row in numbers["rows"] if not _is_expected_to_fail(row)]
     exact = [{**row, "converged": row["converged"] and row["accuracy"] == 1} for row in others]
-    readings = {"0.99 or more": others, "every sample": exact}
-    return judge_choices(
-        {
-            reading: [_in_every("every network", rows, converged=True)]
-            for reading, rows in readings.items()
-        },
-        margin=0.0,
+    nearly, exactly = (
+        judge_effects([_in_every(f"every network reaches accuracy {bar}", rows, converged=True)])
+        for bar, rows in (("0.99", others), ("1", exact))
     )
+    return with_readings(nearly, {"perfect means that every sample is correct": exactly})
 
 
 @claimed(
@@ -124,7 +130,8 @@ def converges(numbers: Numbers) -> Finding:
 def fails_without_norm(numbers: Numbers) -> Finding:
     """Count the seeds in which none of these networks converges."""
     rows = [row for row in numbers["rows"] if _is_expected_to_fail(row)]
-    return judge_shares([_in_every("no network converges", rows, converged=False)])
+    share = _in_every("no such network converges", rows, converged=False)
+    return judge_effects([share])
 
 
 @claimed(
@@ -138,6 +145,12 @@ def only_affine(numbers: Numbers) -> Finding:
     """Judge that affine batch norm reaches 3/4 of a simplex, but not at the smallest weight decay,
     and that the other kinds do not reach it at any weight decay.
     """
+    bars = {f"the bar is {bar:g}": _reaches(numbers, bar=bar) for bar in OTHER_BARS}
+    return trained.with_centred(_reaches, numbers, bars)
+
+
+def _reaches(numbers: Numbers, *, bar: float = SIGNIFICANT) -> Finding:
+    """Judge that collapse reaches a bar only with affine batch norm and enough weight decay."""
     full = 1 + 1 / (int(numbers["config"]["classes"]) - 1)
     rows = numbers["rows"]
     reached, without, at_smallest = {}, {}, {}
@@ -147,17 +160,23 @@ def only_affine(numbers: Numbers) -> Finding:
             row for norm in ("plain", "none") for row in trained.select(rows, seed=seed, norm=norm)
         ]
         if affine:
-            reached[seed] = max(map(trained.degree, affine)) / full - SIGNIFICANT
+            reached[seed] = max(map(trained.degree, affine)) / full
         if others:
-            without[seed] = SIGNIFICANT - max(map(trained.degree, others)) / full
+            without[seed] = max(map(trained.degree, others)) / full
         if affine and affine[0]["weight_decay"] == min(row["weight_decay"] for row in rows):
-            at_smallest[seed] = SIGNIFICANT - trained.degree(affine[0]) / full
+            at_smallest[seed] = trained.degree(affine[0]) / full
+    unit = "of a simplex"
     parts = [
-        Part("largest collapse with affine batch norm − 3/4", reached),
-        Part("3/4 − largest collapse without affine batch norm", without),
-        Part("3/4 − collapse with affine batch norm at the smallest weight decay", at_smallest),
+        Part("largest collapse with affine batch norm", reached, above=bar, unit=unit),
+        Part("largest collapse without affine batch norm", without, below=bar, unit=unit),
+        Part(
+            "collapse with affine batch norm at the smallest weight decay",
+            at_smallest,
+            below=bar,
+            unit=unit,
+        ),
     ]
-    return judge_effects(parts, margin=trained.COSINE_MARGIN, unit="of a simplex")
+    return judge_effects(parts, margin=trained.COSINE_MARGIN)
 
 
 @claimed(
@@ -168,24 +187,39 @@ def only_affine(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.networks.degree",
 )
 def grows(numbers: Numbers) -> Finding:
-    """Compare neighbouring weight decays.
+    """Judge the slope of collapse over the logarithm of weight decay, of converged networks.
 
-    The thesis restricts the claim to the range of convergence, so steps with an end that did not
-    converge are left out.
+    Another reading asks for growth from each weight decay to the next.
     """
     rows = numbers["rows"]
     affine = {
         decay: trained.by_seed(rows, trained.degree, norm="affine", weight_decay=decay)
         for decay in _decays(rows)
     }
-    parts = [
+    steps = [
         Part(
-            f"rise from weight decay {before:g} to {after:g}",
+            f"rise of collapse from weight decay {before:g} to {after:g}",
             trained.paired_differences(affine[after], affine[before]),
         )
-        for before, after in pairwise(affine)
+        for before, after in pairwise(decay for decay in affine if affine[decay])
     ]
-    return judge_effects(parts, margin=trained.COSINE_MARGIN, where_converged=True)
+    every_step = judge_effects(steps, margin=trained.COSINE_MARGIN)
+    judge = partial(_slopes, norms=("affine",))
+    return trained.with_centred(judge, numbers, {"collapse must grow at every step": every_step})
+
+
+def _slopes(numbers: Numbers, *, norms: Sequence[Norm], falls: bool = False) -> Finding:
+    """Judge the slopes of collapse per decade of weight decay, for some kinds of batch norm."""
+    parts = [
+        Part(
+            f"slope of collapse {IN_WORDS[norm]}",
+            trained.decade_slopes(numbers["rows"], trained.degree, norm=norm),
+            below=0.0 if falls else None,
+            unit="per decade of weight decay",
+        )
+        for norm in norms
+    ]
+    return judge_effects(parts, margin=trained.COSINE_MARGIN)
 
 
 @claimed(
@@ -196,7 +230,11 @@ def grows(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.networks.degree",
 )
 def affine_above_plain(numbers: Numbers) -> Finding:
-    """Compare affine and plain batch norm at every weight decay."""
+    """Compare affine and plain batch norm at every weight decay, as the thesis says "all"."""
+    return trained.with_centred(_affine_minus_plain, numbers)
+
+
+def _affine_minus_plain(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
     parts = []
     for decay in _decays(rows):
@@ -204,7 +242,7 @@ def affine_above_plain(numbers: Numbers) -> Finding:
             trained.by_seed(rows, trained.degree, norm=norm, weight_decay=decay)
             for norm in ("affine", "plain")
         )
-        name = f"affine − plain at weight decay {decay:g}"
+        name = f"difference of collapse, affine − plain batch norm, at weight decay {decay:g}"
         parts.append(Part(name, trained.paired_differences(affine, plain)))
     return judge_effects(parts, margin=trained.COSINE_MARGIN)
 
@@ -217,13 +255,8 @@ def affine_above_plain(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.networks.degree",
 )
 def falls_without_norm(numbers: Numbers) -> Finding:
-    """Judge the negative slope of collapse over the logarithm of weight decay."""
-    falls = trained.decade_slopes(numbers["rows"], trained.degree, norm="none", sign=-1)
-    return judge_effects(
-        [Part("fall of collapse without batch norm", falls)],
-        margin=trained.COSINE_MARGIN,
-        unit="a decade",
-    )
+    """Judge the slope of collapse over the logarithm of weight decay."""
+    return trained.with_centred(partial(_slopes, norms=("none",), falls=True), numbers)
 
 
 @claimed(
@@ -235,14 +268,7 @@ def falls_without_norm(numbers: Numbers) -> Finding:
 )
 def norm_helps_decay(numbers: Numbers) -> Finding:
     """Judge the slopes of collapse over the logarithm of weight decay for both batch norms."""
-    parts = [
-        Part(
-            f"rise of collapse, {trained.NORM_NAMES[norm]}",
-            trained.decade_slopes(numbers["rows"], trained.degree, norm=norm),
-        )
-        for norm in ("affine", "plain")
-    ]
-    return judge_effects(parts, margin=trained.COSINE_MARGIN, unit="a decade")
+    return trained.with_centred(partial(_slopes, norms=("affine", "plain")), numbers)
 
 
 def _is_expected_to_fail(row: Row) -> bool:

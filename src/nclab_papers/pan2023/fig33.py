@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
-from nclab.claims.judging import Part, Share, judge_effects, judge_shares
+from nclab.claims.effects import Part, Share
+from nclab.claims.judging import judge_effects
 from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, group, summarise
 from nclab.engine import LOCAL, Engine
@@ -26,8 +27,8 @@ from nclab_papers.pan2023 import networks as trained
 
 EPSILONS = (0.005, 0.01, 0.05)
 """Errors of the nearest class centre at which the effective depth is computed."""
-FEW_EXCEPTIONS = 0.8
-"""Net share of rising steps that "very few exceptions" requires: one step in ten may fall."""
+FEW_EXCEPTIONS = 0.9
+"""Share of steps that "very few exceptions" requires: one step in ten may fall."""
 EARLY = 0.5
 """Share of the layers that count as early."""
 LAYER = 0.5
@@ -187,7 +188,6 @@ def _along_layers(
 
     The first is the share of steps between layers that do not fall. The second is the share of
     networks whose last layer is at least 0.01 above the first; without it, a constant would pass.
-    Both are net shares: the share of such cases minus the share of the others.
 
     Args:
         value: quantity of a layer that rises according to the thesis.
@@ -203,15 +203,17 @@ def _along_layers(
     parts = [
         Part(
             name,
-            {seed: 2 * fmean(cases) - 1 for seed, cases in shares.items() if cases},
-            trials=sum(map(len, shares.values())),
+            {seed: fmean(cases) for seed, cases in shares.items() if cases},
+            above=FEW_EXCEPTIONS,
+            unit="%",
         )
         for name, shares in (
-            ("layer-to-layer steps that do not fall", steps),
-            ("networks that rise from the first to the last layer", rises),
+            ("layer-to-layer steps do not fall", steps),
+            ("networks rise from the first to the last layer", rises),
         )
     ]
-    finding = judge_effects(parts, margin=FEW_EXCEPTIONS, stated=True)
+    answer = "{estimate} of {what} ({interval}); “very few exceptions” needs {needed}."
+    finding = judge_effects(parts, answer=answer)
     return trained.note_skipped(finding, skipped)
 
 
@@ -245,13 +247,19 @@ claimed = partial(claim, needs="pan2023_fig33", figure="pan2023_fig33")
 )
 def early_layers_separate(numbers: Numbers) -> Finding:
     """Judge how far the effective depth is below half of the layers, for decays below 1e-2."""
-    half, depths = EARLY * int(numbers["config"]["layers"]), _depths_of(numbers)
-    parts = []
-    for decay in sorted({run["weight_decay"] for run in numbers["runs"]} - {FAILING_DECAY}):
-        early = trained.by_seed(depths, lambda row: half - float(row["depth"]), weight_decay=decay)
-        name = f"half of the layers − effective depth at weight decay {decay:g}"
-        parts.append(Part(name, early, step=1.0))
-    return judge_effects(parts, margin=LAYER, unit="layers")
+    half = EARLY * int(numbers["config"]["layers"])
+    depths = _depths_of(numbers)
+    parts = [
+        Part(
+            f"effective depth at weight decay {decay:g}",
+            trained.by_seed(depths, lambda row: float(row["depth"]), weight_decay=decay),
+            below=half,
+            step=1.0,
+            unit="layers",
+        )
+        for decay in sorted({run["weight_decay"] for run in numbers["runs"]} - {FAILING_DECAY})
+    ]
+    return judge_effects(parts, margin=LAYER)
 
 
 @claimed(
@@ -267,7 +275,7 @@ def largest_decay_fails(numbers: Numbers) -> Finding:
         for run in numbers["runs"]
         if run["weight_decay"] == FAILING_DECAY
     }
-    return judge_shares([Share(f"training fails at weight decay {FAILING_DECAY:g}", failed)])
+    return judge_effects([Share(f"training fails at weight decay {FAILING_DECAY:g}", failed)])
 
 
 accuracy_rises = claimed(
@@ -299,10 +307,11 @@ gap_rises = claimed(
     code="nclab.metrics.nc4_nearest_center.effective_depth",
 )
 def depth_falls(numbers: Numbers) -> Finding:
-    """Judge the negative slope of the effective depth over the logarithm of weight decay."""
-    falls = trained.decade_slopes(_depths_of(numbers), lambda row: float(row["depth"]), sign=-1)
+    """Judge the slope of the effective depth over the logarithm of weight decay."""
+    slopes = trained.decade_slopes(_depths_of(numbers), lambda row: float(row["depth"]))
+    unit = "layers per decade of weight decay"
     return judge_effects(
-        [Part("fall of the effective depth", falls)], margin=LAYER, unit="layers a decade"
+        [Part("slope of the effective depth", slopes, below=0.0, unit=unit)], margin=LAYER
     )
 
 
@@ -318,16 +327,15 @@ def inter_positive(numbers: Numbers) -> Finding:
     networks, skipped = _measured(numbers, "max_inter", "ncc_accuracy")
     parts = []
     for decay in UNSTABLE_DECAYS:
-        values, cases = {}, 0
+        values = {}
         for run, layers in networks:
             perfect = [row for row in layers[1:-1] if row["ncc_accuracy"] >= 1 - NEAR_PERFECT]
             if run["weight_decay"] == decay and perfect:
                 share = sum(row["max_inter"] > 0 for row in perfect) / len(perfect)
-                values[int(run["seed"])] = share - MANY
-                cases += len(perfect)
-        name = f"near-perfect layers with a positive cosine at weight decay {decay:g}"
-        parts.append(Part(name, values, trials=cases, share_range=(-MANY, 1 - MANY)))
-    return trained.note_skipped(judge_effects(parts, margin=0.0), skipped)
+                values[int(run["seed"])] = share
+        name = f"near-perfect layers have a positive cosine at weight decay {decay:g}"
+        parts.append(Part(name, values, above=MANY, unit="%"))
+    return trained.note_skipped(judge_effects(parts), skipped)
 
 
 @claimed(
@@ -343,9 +351,8 @@ def inter_unstable(numbers: Numbers) -> Finding:
     rough = [{**run, "roughness": roughness(layers)} for run, layers in networks if len(layers) > 2]
     slopes = trained.decade_slopes(rough, lambda row: float(row["roughness"]))
     finding = judge_effects(
-        [Part("rise of the roughness of max inter", slopes)],
+        [Part("slope of the roughness of max inter", slopes, unit="per decade of weight decay")],
         margin=trained.COSINE_MARGIN,
-        unit="a decade",
     )
     return trained.note_skipped(finding, skipped)
 

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.paper import run_in_one_step, run_jobs
 from nclab.claims.tables import Column, Row, Table, group, list_rows, summarise
 from nclab.engine import LOCAL, Engine, Job
@@ -269,8 +270,9 @@ def telling(numbers: Numbers) -> Finding:
     """Judge the guaranteed average cosine of networks that reach `PERFECT`, by weight decay."""
     parts = [
         Part(
-            f"guaranteed cosine − 0.5 at weight decay {decay:g}",
-            {int(row["seed"]): row["mean_guaranteed"] - 0.5 for row in rows if _counts(row)},
+            f"guaranteed cosine at weight decay {decay:g}",
+            {int(row["seed"]): row["mean_guaranteed"] for row in rows if _counts(row)},
+            above=0.5,
         )
         for (decay,), rows in group(numbers["networks"], "weight_decay").items()
         if decay >= TELLING

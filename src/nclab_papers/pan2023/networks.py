@@ -7,15 +7,17 @@ networks that did not converge, as the thesis does.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
-from nclab.claims.claim import Finding
+from nclab.claims.claim import Finding, Numbers
 from nclab.claims.evidence import RecordedNetworks
+from nclab.claims.judging import with_readings
 from nclab.claims.pictures import SEED_CAPTION, Line, failure_crosses, line_panel
 from nclab.claims.tables import Column, Row
 from nclab.engine import LOCAL, Engine
@@ -151,6 +153,31 @@ def degree(row: Row) -> float:
     return float(row["min_intra"]) - float(row["max_inter"])
 
 
+def centred(numbers: Numbers) -> Numbers:
+    """Return numbers whose cosines are those of centred features, without rows that lack them.
+
+    The thesis does not centre features, so centred ones are another reading of its claims.
+    """
+    names = {"min_intra": "centred_min_intra", "max_inter": "centred_max_inter"}
+    rows = [
+        {**row, **{name: row[other] for name, other in names.items()}}
+        for row in numbers["rows"]
+        if all(row.get(other) is not None for other in names.values())
+    ]
+    return {**numbers, "rows": rows}
+
+
+def with_centred(
+    judge: Callable[[Numbers], Finding],
+    numbers: Numbers,
+    others: Mapping[str, Finding] = MappingProxyType({}),
+) -> Finding:
+    """Judge numbers; add the reading with centred features, if it is recorded, and others."""
+    recorded = centred(numbers)
+    readings = {"features are centred": judge(recorded)} if recorded["rows"] else {}
+    return with_readings(judge(numbers), {**readings, **others})
+
+
 def degree_or_none(row: Row) -> float | None:
     """Return the degree of collapse; None if a cosine of the network is undefined."""
     return None if row["min_intra"] is None or row["max_inter"] is None else degree(row)
@@ -190,9 +217,7 @@ def paired_differences(larger: Mapping[int, float], smaller: Mapping[int, float]
     return {seed: larger[seed] - smaller[seed] for seed in larger if seed in smaller}
 
 
-def decade_slopes(
-    rows: Sequence[Row], value: Callable[[Row], float], *, sign: int = 1, **match: Any
-) -> BySeed:
+def decade_slopes(rows: Sequence[Row], value: Callable[[Row], float], **match: Any) -> BySeed:
     """Return by seed the least-squares slope of a value per decade of weight decay.
 
     >>> rows = [{"seed": 0, "weight_decay": decay, "v": v, "converged": True}
@@ -206,7 +231,7 @@ def decade_slopes(
         if len(selected) > 1:
             decades = [math.log10(row["weight_decay"]) for row in selected]
             slope = np.polyfit(decades, [value(row) for row in selected], 1)[0]
-            slopes[seed] = sign * float(slope)
+            slopes[seed] = float(slope)
     return slopes
 
 
@@ -218,7 +243,7 @@ def note_skipped(finding: Finding, skipped: int) -> Finding:
         f"{finding.evidence}; left out because a metric of a layer is undefined: "
         f"{counted(skipped, 'converged network')}"
     )
-    return Finding(finding.verdict, evidence, {**finding.numbers, "skipped": skipped})
+    return replace(finding, evidence=evidence, numbers={**finding.numbers, "skipped": skipped})
 
 
 INTRA_COLOUR, INTER_COLOUR, ACCURACY_COLOUR = 0, 4, 2

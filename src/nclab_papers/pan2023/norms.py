@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.engine import LOCAL, Engine
@@ -167,13 +168,14 @@ claimed = partial(claim, needs="pan2023_norms", figure="pan2023_norms")
     code="nclab_papers.pan2023.networks.decade_slopes",
 )
 def norms_fall(numbers: Numbers) -> Finding:
-    """Judge the negative slopes of both log-norms over the logarithm of weight decay."""
+    """Judge the slopes of both log-norms over the logarithm of weight decay."""
     parts = []
-    for name, letter in (("alpha", "α"), ("beta", "β")):
+    for name, label in (("alpha", "feature norm"), ("beta", "classifier norm")):
         known = [row for row in numbers["rows"] if row[name] is not None]
-        falls = trained.decade_slopes(known, partial(_log, name), sign=-1)
-        parts.append(Part(f"fall of log10 {letter}", falls))
-    return judge_effects(parts, margin=LOG_NORM, unit="a decade")
+        slopes = trained.decade_slopes(known, partial(_log, name))
+        unit = "per decade of weight decay"
+        parts.append(Part(f"slope of log10 of the {label}", slopes, below=0.0, unit=unit))
+    return judge_effects(parts, margin=LOG_NORM)
 
 
 def _log(name: str, row: Row) -> float:

@@ -8,7 +8,7 @@ differences are averaged over these cells; so the arms differ only in the compar
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from nclab.claims.claim import Claim, Finding, Judge, Kind, Numbers, Verdict, claim
-from nclab.claims.judging import Part
+from nclab.claims.effects import Part
 from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, Value, summarise
 from nclab.engine import Engine
@@ -153,17 +153,9 @@ def slopes(
     return averaged(slopes_by_cell)
 
 
-def signed(values: BySeed, sign: float, plus: float = 0.0) -> BySeed:
-    """Return plus + sign * value for each seed."""
-    return {seed: plus + sign * value for seed, value in values.items()}
-
-
-def within(name: str, values: BySeed, reach: float) -> list[Part]:
-    """Return two parts, which say that a difference is below `reach` and above `-reach`."""
-    return [
-        Part(f"{name}, below {reach:g}", signed(values, -1, reach)),
-        Part(f"{name}, above −{reach:g}", signed(values, 1, reach)),
-    ]
+def within(name: str, values: BySeed, reach: float) -> Part:
+    """Return the part that a difference lies between `-reach` and `reach`."""
+    return Part(name, values, above=-reach, below=reach)
 
 
 def of_the_source(finding: Finding, numbers: Numbers, *, universal: bool = False) -> Finding:
@@ -177,8 +169,14 @@ def of_the_source(finding: Finding, numbers: Numbers, *, universal: bool = False
         return finding
     if universal and finding.verdict is Verdict.CONTRADICTED:
         return finding
-    evidence = f"{finding.verdict.value} on networks that are not the source's: {finding.evidence}"
-    return Finding(Verdict.OPEN, evidence, {**finding.numbers, "there": finding.verdict.value})
+    verdict, where = finding.verdict.value, "on networks that are not the source's"
+    return replace(
+        finding,
+        verdict=Verdict.OPEN,
+        evidence=f"{verdict} {where}: {finding.evidence}",
+        numbers={**finding.numbers, "there": verdict},
+        answer=f"{verdict} {where}: {finding.sentence}",
+    )
 
 
 def ideal_study(rows: Sequence[Row], **config: Any) -> dict[str, Any]:

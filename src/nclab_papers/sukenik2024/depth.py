@@ -8,13 +8,14 @@ and one sample per class.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
 from nclab.claims.claim import Finding, Numbers
-from nclab.claims.judging import Part, judge_choices, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects, judge_settings
 from nclab.claims.paper import run_in_one_step, run_jobs
 from nclab.claims.tables import Column, Row, Table
 from nclab.compute import one_thread
@@ -246,10 +247,9 @@ def deep(numbers: Numbers, least: int, **match: Any) -> list[Row]:
 
 
 def above_half(event: str, rows: Sequence[Row], happened: Any) -> Part:
-    """Return by seed the share of the runs in which an event happens, minus one half."""
-    cells = study.by_cell(rows, happened, *CELL)
-    shares = study.signed(study.averaged(cells), 1, -0.5)
-    return Part(event, shares, trials=len(cells), share_range=(-0.5, 0.5))
+    """Return by seed the share of the runs in which an event happens, claimed above one half."""
+    shares = study.averaged(study.by_cell(rows, happened, *CELL))
+    return Part(event, shares, above=0.5, unit="%")
 
 
 @study_claim(
@@ -262,20 +262,16 @@ def above_half(event: str, rows: Sequence[Row], happened: Any) -> Part:
 def descent_finds_low_rank(numbers: Numbers) -> Finding:
     """Require that in more than half of the runs the last hidden rank is below C − 1.
 
-    The result depends on loss and width, which the abstract does not state. Every choice of both
-    is judged.
+    The abstract states neither loss nor width. Every setting of both is judged.
     """
     rows = deep(numbers, DEEP, kind="relu")
-    choices = {
-        f"{NAMES[loss]}, width {width} C": [
-            above_half(
-                "runs of rank below C − 1", study.having(rows, loss=loss, width=width), low_rank
-            )
-        ]
-        for loss in get_args(DeepLoss)
-        for width in numbers["config"]["widths"]
-    }
-    return _with_counts(judge_choices(choices, margin=0.0), rows)
+    settings = {}
+    for loss, width in product(get_args(DeepLoss), numbers["config"]["widths"]):
+        runs = study.having(rows, loss=loss, width=width)
+        part = above_half("runs have a rank below C − 1", runs, low_rank)
+        settings[f"{NAMES[loss]}, width {width} C"] = judge_effects([part])
+    answer = "rank below that of collapse in more than half of the runs"
+    return _with_counts(judge_settings(settings, answer), rows)
 
 
 def _with_counts(finding: Finding, rows: Sequence[Row]) -> Finding:
@@ -286,7 +282,7 @@ def _with_counts(finding: Finding, rows: Sequence[Row]) -> Finding:
         f"{finding.evidence}; {len(good)} of {len(rows)} runs classify every class correctly, and "
         f"{converged} of these converged"
     )
-    return Finding(finding.verdict, evidence, finding.numbers)
+    return replace(finding, evidence=evidence)
 
 
 @study_claim(
@@ -304,7 +300,9 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
         study.by_cell(deep(numbers, DEEP, kind="relu", width=width), study.column("rank"), *keys)
         for width in (widths[-1], widths[0])
     )
-    part = Part(f"rank at width {widths[-1]} C − at {widths[0]} C", study.differences(wide, narrow))
+    part = Part(
+        f"difference of rank, width {widths[-1]} C − {widths[0]} C", study.differences(wide, narrow)
+    )
     rows = deep(numbers, DEEP, kind="relu", width=(widths[0], widths[-1]))
     return _with_counts(judge_effects([part], margin=0.5), rows)
 
@@ -319,6 +317,4 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
 def below_the_etf(numbers: Numbers) -> Finding:
     """Require an objective below the simplex ETF in more than half of the runs."""
     rows = deep(numbers, DEEP - 1, kind="linear", loss="cross_entropy")
-    return judge_effects(
-        [above_half("runs that end below the simplex ETF", rows, below_etf)], margin=0.0
-    )
+    return judge_effects([above_half("runs end below the simplex ETF", rows, below_etf)])

@@ -1,7 +1,8 @@
 """SELI on imbalanced classes, tested with the networks of `fang2021_imbalance`."""
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab_papers.fang2021.imbalance import mean_by_seed
 from nclab_papers.shared.study import column, of_the_source
 
@@ -19,6 +20,6 @@ def networks_follow_seli(numbers: Numbers) -> Finding:
     """Require that the classifier's Gram matrix is nearer to SELI than to the simplex ETF."""
     nearer = mean_by_seed(numbers, column("from_etf", minus="from_seli"))
     finding = judge_effects(
-        [Part("distance from the ETF − distance from SELI", nearer)], margin=0.01
+        [Part("difference of distances, from the ETF − from SELI", nearer)], margin=0.01
     )
     return of_the_source(finding, numbers)

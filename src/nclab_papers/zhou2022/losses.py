@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.statements import holds_if
 from nclab.claims.tables import Column, Row, Table, Value
 from nclab.compute import one_thread
@@ -217,8 +218,9 @@ def _equal_to_first(numbers: Numbers, name: str, value: Value, reach: float) -> 
     for loss, label in LOSSES.items():
         if loss != FIRST:
             other = study.by_cell(study.having(rows, loss=loss), value, *CELL)
-            parts += study.within(f"{name}, {label}", study.differences(other, first), reach)
-    return study.of_the_source(judge_effects(parts, margin=0.0), numbers)
+            name_of_part = f"difference of {name} between {label} and cross-entropy"
+            parts.append(study.within(name_of_part, study.differences(other, first), reach))
+    return study.of_the_source(judge_effects(parts), numbers)
 
 
 study_claim = study.claims_about("zhou2022_losses")
@@ -254,11 +256,10 @@ def gap_of_the_target(numbers: Numbers) -> Finding:
     parts = []
     for loss, label in LOSSES.items():
         errors = study.by_cell(study.as_rows(numbers, loss=loss), gap_error, *CELL)
-        closeness = {cell: 0.1 - abs(error) for cell, error in errors.items()}
-        parts.append(
-            Part(f"0.1 − |log10 of the gap over its target|, {label}", study.averaged(closeness))
-        )
-    return judge_effects(parts, margin=0.0)
+        distances = study.averaged({cell: abs(error) for cell, error in errors.items()})
+        name = f"absolute log10 of the gap over its target, {label}"
+        parts.append(Part(name, distances, below=0.1))
+    return judge_effects(parts)
 
 
 def smoothed_gap(classes: int, decay: float, smoothing: float) -> float:

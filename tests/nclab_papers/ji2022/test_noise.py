@@ -61,7 +61,7 @@ def test_runs_leave_when_plain_noisy_descent_leaves() -> None:
 
 def test_only_large_noise_leaves_soon(numbers: dict[str, object]) -> None:
     finding = remark_3_3.judge(numbers)
-    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.verdict is Verdict.DEPENDS
     for run in finding.numbers["runs"]:
         if run["noise"] == "0.1":
             assert max(run["left"]) <= FEW_STEPS
@@ -80,8 +80,8 @@ def test_the_verdict_follows_the_runs(numbers: dict[str, object]) -> None:
 
     assert judged({}) is Verdict.HOLDS
     assert judged({ONE_SAMPLE: [None]}) is Verdict.HOLDS  # its noise has no density
-    assert judged({"0.01": [50, None]}) is Verdict.UNDECIDED
-    assert judged({"0.01": [FEW_STEPS + 1]}) is Verdict.UNDECIDED
+    assert judged({"0.01": [50, None]}) is Verdict.DEPENDS
+    assert judged({"0.01": [FEW_STEPS + 1]}) is Verdict.DEPENDS
     assert judged({noise: [None] for noise in NOISES}) is Verdict.REFUTED
     none = {**numbers, "least": 0.0}
     assert remark_3_3.judge(none).verdict is Verdict.REFUTED

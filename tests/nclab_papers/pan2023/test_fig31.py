@@ -49,14 +49,14 @@ def test_affine_batch_norm_with_little_decay_must_not_collapse() -> None:
     finding = fig31.only_affine.judge(numbers)
     assert finding.verdict is Verdict.CONTRADICTED
     assert finding.numbers["weakest"] == (
-        "3/4 − collapse with affine batch norm at the smallest weight decay"
+        "collapse with affine batch norm at the smallest weight decay"
     )
 
 
-def test_one_bad_seed_leaves_a_claim_undecided() -> None:
+def test_two_bad_seeds_of_eight_leave_a_claim_undecided() -> None:
     numbers = attacks.fig31()
     for row in numbers["rows"]:
-        if row["seed"] == 2 and row["norm"] == "affine":
+        if row["seed"] in (2, 5) and row["norm"] == "affine":
             row["min_intra"] = 0.0
     assert fig31.only_affine.judge(numbers).verdict is Verdict.UNDECIDED
     assert fig31.affine_above_plain.judge(numbers).verdict is Verdict.UNDECIDED
@@ -67,9 +67,9 @@ def test_runs_that_failed_do_not_count() -> None:
     for row in numbers["rows"]:
         if row["weight_decay"] == 1e-2 and row["seed"] != 0:
             row.update(converged=False, min_intra=None, max_inter=None, accuracy=None)
-    effects = fig31.grows.judge(numbers).numbers["effects"]
-    assert [effect["seeds"] for effect in effects] == [8, 8, 8, 8, 8, 1]
-    assert fig31.converges.judge(numbers).numbers["estimate"] == 1 / 8 - 1 / 2
+    effects = fig31.affine_above_plain.judge(numbers).numbers["effects"]
+    assert [effect["seeds"] for effect in effects] == [8, 8, 8, 8, 8, 8, 1]
+    assert fig31.converges.judge(numbers).numbers["estimate"] == 1 / 8
 
 
 def test_an_unmeasured_part_is_not_reproduced() -> None:
@@ -90,9 +90,11 @@ def test_less_collapse_at_every_weight_decay_needs_every_decay() -> None:
             row["converged"] = False
     finding = fig31.affine_above_plain.judge(numbers)
     assert finding.verdict is Verdict.UNDECIDED
-    assert finding.numbers["missing"] == ["affine − plain at weight decay 0.001"]
+    assert finding.numbers["missing"] == [
+        "difference of collapse, affine − plain batch norm, at weight decay 0.001"
+    ]
     for row in numbers["rows"]:
-        if row["norm"] == "affine" and row["weight_decay"] == 1e-4:
+        if row["norm"] == "affine" and row["weight_decay"] <= 3e-4:
             row["max_inter"] = 1.0
     assert fig31.affine_above_plain.judge(numbers).verdict is Verdict.CONTRADICTED
 
@@ -104,17 +106,48 @@ def test_steps_outside_the_range_of_convergence_are_not_required() -> None:
             row["converged"] = False
     finding = fig31.grows.judge(numbers)
     assert finding.verdict is Verdict.REPRODUCED
-    assert len(finding.numbers["effects"]) == 5
+    assert [row["verdict"] for row in finding.numbers["readings"]] == ["reproduced"]
 
 
-def test_one_falling_step_contradicts_the_claim() -> None:
+def test_one_falling_step_is_another_reading_of_growth() -> None:
     numbers = attacks.fig31()
     for row in numbers["rows"]:
         if row["norm"] == "affine" and row["weight_decay"] == 7e-3:
             row["max_inter"] += 0.115  # the degree falls by five thousandths
     finding = fig31.grows.judge(numbers)
-    assert finding.verdict is Verdict.NO_EFFECT
-    assert finding.numbers["weakest"] == "rise from weight decay 0.003 to 0.007"
+    assert finding.verdict is Verdict.REPRODUCED
+    assert finding.sentence.startswith(
+        "Reproduced. No effect if collapse must grow at every step. "
+    )
+    [steps] = finding.numbers["readings"]
+    assert "rise of collapse from weight decay 0.003 to 0.007: -0.005" in steps["evidence"]
+
+
+def test_centred_features_are_another_reading_of_claims_with_cosines() -> None:
+    numbers = change_rows(
+        "rows",
+        lambda row: {
+            "centred_min_intra": row["min_intra"] if row["norm"] == "affine" else 1.0,
+            "centred_max_inter": row["max_inter"] if row["norm"] == "affine" else -1 / 3,
+        },
+    )(attacks.fig31())
+    finding = fig31.affine_above_plain.judge(numbers)
+    assert finding.verdict is Verdict.REPRODUCED
+    assert finding.sentence.startswith("Reproduced. Contradicted if features are centred. ")
+    bars = fig31.only_affine.judge(numbers).numbers["readings"]
+    assert [row["reading"] for row in bars] == [
+        "features are centred",
+        *(f"the bar is {bar:g}" for bar in (0.5, 0.6, 0.7, 0.8, 0.9)),
+    ]
+
+
+def test_perfect_accuracy_has_two_readings() -> None:
+    nearly = change_rows("rows", lambda row: {"accuracy": min(row["accuracy"], 0.9996)})
+    finding = fig31.converges.judge(nearly(attacks.fig31()))
+    assert finding.verdict is Verdict.REPRODUCED
+    assert finding.sentence.startswith(
+        "Reproduced. Contradicted if perfect means that every sample is correct. "
+    )
 
 
 def test_figure_31_has_the_thesis_arrangement() -> None:

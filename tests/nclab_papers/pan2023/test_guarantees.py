@@ -64,7 +64,7 @@ def test_a_decay_without_converged_networks_leaves_the_claim_undecided() -> None
             row["accuracy"] = 0.9
     finding = guarantees.telling.judge(numbers)
     assert finding.verdict is Verdict.UNDECIDED
-    assert finding.numbers["missing"] == ["guaranteed cosine − 0.5 at weight decay 0.005"]
+    assert finding.numbers["missing"] == ["guaranteed cosine at weight decay 0.005"]
     assert finding.evidence.endswith("accuracy is below 0.99: 8 of 32 networks")
 
 

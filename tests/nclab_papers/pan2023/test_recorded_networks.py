@@ -7,6 +7,7 @@ import pytest
 
 from nclab.claims import evidence
 from nclab.claims.evidence import restore_networks
+from nclab.errors import RecordError
 from nclab.records import find_runs
 from nclab.records.verify import verify_folder
 from nclab.training.sweep import train
@@ -23,6 +24,7 @@ record_networks = runpy.run_path(str(BUILDER))["record_networks"]
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "networks.jsonl"
     monkeypatch.setattr(evidence, "networks_file", lambda paper: file)
+    monkeypatch.setattr("nclab.records.manifest.commit", lambda: "0" * 40)
     monkeypatch.setattr(
         "sys.argv",
         ["/some/where/nclab", "reproduce", "--preset", "paper", "--out", "/some/where/else"],
@@ -64,6 +66,15 @@ def test_networks_of_a_reduced_size_are_not_recorded(
     monkeypatch.setattr("sys.argv", ["nclab", "reproduce", "--preset", "quick"])
     TINY.train(tmp_path, TINY.sweeps(seeds=(0,), layers=2, weight_decays=(1e-3,)))
     assert record_networks(PAPER, tmp_path) == 0
+
+
+def test_networks_of_changed_code_are_not_recorded(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nclab.records.manifest.commit", lambda: f"{'0' * 40}-dirty")
+    TINY.train(tmp_path, TINY.sweeps(seeds=(0,), layers=2, weight_decays=(1e-3,)))
+    with pytest.raises(RecordError, match="from a clean commit"):
+        record_networks(PAPER, tmp_path)
 
 
 def test_recorded_networks_at_a_reduced_size_raise(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from nclab.claims.claim import Verdict
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.registry import claims
 from nclab_papers.shared.study import (
     as_columns,
@@ -49,7 +50,7 @@ def test_differences_are_of_cells_that_both_have() -> None:
 def test_an_equivalence_bounds_both_signs() -> None:
     for shift, verdict in ((0.0, "reproduced"), (0.5, "contradicted"), (-0.5, "contradicted")):
         values = {seed: shift + 0.001 * (-1) ** seed for seed in range(8)}
-        assert judge_effects(within("x", values, 0.1), margin=0.0).verdict.value == verdict
+        assert judge_effects([within("x", values, 0.1)]).verdict.value == verdict
 
 
 STUDIES = ("zhao2026_optimizers", "fang2021_imbalance", "zhou2022_losses", "sukenik2024_depth")

@@ -89,3 +89,16 @@ def test_samples_are_pickled_as_bytes_not_shared_memory() -> None:
     sent = bytes(ForkingPickler.dumps(samples))
     assert len(sent) > samples.inputs.nbytes
     assert pickle.loads(sent).digest() == samples.digest()
+
+
+def test_a_file_may_have_a_name_and_give_its_first_rows(tmp_path: Path) -> None:
+    file = tmp_path / "mine.npz"
+    X = np.random.default_rng(0).standard_normal((9, 2))
+    np.savez(file, X=X, y=np.arange(9) % 2)
+    assert SampleFile(str(file)).label == "mine"
+    source = SampleFile(str(file), name="other data", rows=4)
+    assert source.label == "other-data"
+    assert source.draw().inputs.equal(SampleFile(str(file)).draw().inputs[:4])
+    assert len(SampleFile(str(file), rows=100).draw()) == 9
+    with pytest.raises(nclab.DataError, match="at least 2, got -1"):
+        SampleFile(str(file), rows=-1)

@@ -23,7 +23,7 @@ def trained(norm: Norm, backend: Backend, *, layers: int = 4) -> dict[str, torch
     return fleet.tensors(0)
 
 
-@pytest.mark.parametrize("norm", ["affine", "plain", "none"])
+@pytest.mark.parametrize("norm", ["affine", "plain", "none", "last"])
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_kernel_and_torch_agree(norm: Norm, layers: int) -> None:
     """Compare momenta and running statistics too; odd sizes leave no row a whole vector."""

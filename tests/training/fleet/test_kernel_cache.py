@@ -13,7 +13,7 @@ from nclab.training.fleet import Fleet, Member, Recipe
 
 torch.set_num_threads(1)
 inputs = torch.randn(130, 8, generator=torch.Generator().manual_seed(0))
-members = [Member("affine", 1e-3), Member("plain", 1e-2), Member("none", 1e-3)]
+members = [Member(norm, 1e-3) for norm in ("affine", "plain", "none", "last")]
 shape, recipe = Shape(inputs=8, layers=4, width=24), Recipe(epochs=5, batch=32)
 fleet = Fleet(shape, members, recipe, inputs, torch.arange(130) % 4)
 digest = hashlib.sha256()

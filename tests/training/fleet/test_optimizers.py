@@ -10,10 +10,10 @@ from torch import Tensor
 from nclab.errors import NclabError
 from nclab.training.fleet import Fleet, Loss, Member, Recipe
 from nclab.training.fleet.fleet import Backend
-from nclab.training.models.mlp import Norm, Shape
+from nclab.training.models.mlp import Activation, Norm, Shape
 from tests.reference.slow_training import plain_network, plain_training
 
-NORMS: list[Norm] = ["affine", "plain", "none"]
+NORMS: list[Norm] = ["affine", "plain", "none", "last"]
 SAMPLES, BATCH, EPOCHS = 75, 16, 10
 """Sizes of five batches per epoch, the last of 11 samples, hence 50 steps."""
 OPTIMIZERS: dict[str, dict[str, Any]] = {
@@ -26,6 +26,8 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "signum": {"rate": 0.002},
     "signumw": {"rate": 0.002},
 }
+SEEDS: dict[Norm, int] = {"affine": 5, "plain": 5, "none": 5, "last": 2}
+"""Seeds of initial weights and batches."""
 DTYPES = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 BACKENDS: list[Backend] = ["kernel", "torch"]
 
@@ -46,7 +48,7 @@ def expected(
     norm: Norm, dtype: torch.dtype, shape: Shape, options: tuple[tuple[str, Any], ...]
 ) -> tuple[list[Tensor], list[float]]:
     """Return weights and mean losses of plain torch, cached for both backends."""
-    torch.manual_seed(5)
+    torch.manual_seed(SEEDS[norm])
     parts = {"bias": shape.bias, "activation": shape.activation, "head_bias": shape.head_bias}
     network = plain_network(shape.widths, norm, **parts).to(dtype)  # type: ignore[arg-type]
     batches = [torch.randperm(SAMPLES).split(BATCH) for _ in range(EPOCHS)]
@@ -66,7 +68,7 @@ def check(
     backend: Backend,
 ) -> None:
     recipe = Recipe(epochs=EPOCHS, batch=BATCH, milestones=(0.4, 0.8), **options)
-    members = [Member(norm, 0.02, seed=5)]
+    members = [Member(norm, 0.02, seed=SEEDS[norm])]
     fleet = Fleet(shape, members, recipe, *data(dtype), dtype=dtype, backend=backend)
     means = [fleet.train_epoch()[0].loss for _ in range(EPOCHS)]
     want, losses = expected(norm, dtype, shape, tuple(sorted(options.items())))
@@ -88,7 +90,10 @@ def check(
 def test_equals_torch(
     backend: Backend, dtype: torch.dtype, tolerance: float, optimizer: str, loss: str, norm: Norm
 ) -> None:
-    shape = Shape(inputs=6, classes=3, layers=3, width=8)
+    # With "last", a ReLU may be active in every batch. The batch norm then cancels the bias of its
+    # unit, and Adam and signum scale up the gradient of this bias, which is a rounding error.
+    activation: Activation = "tanh" if norm == "last" else "relu"
+    shape = Shape(inputs=6, classes=3, layers=3, width=8, activation=activation)
     check(norm, dtype, tolerance, shape, options_of(optimizer, loss), backend)
 
 
@@ -129,16 +134,20 @@ def test_resumes_bit_for_bit(optimizer: str, backend: Backend) -> None:
     def build() -> Fleet:
         shape = Shape(inputs=6, classes=3, layers=3, width=8, features=5, activation="gelu")
         return Fleet(
-            shape, [Member(), Member("none")], recipe, *data(torch.float32), backend=backend
+            shape,
+            [Member(), Member("none"), Member("last")],
+            recipe,
+            *data(torch.float32),
+            backend=backend,
         )
 
     complete, resumed = build(), build()
     for _ in range(2):
         complete.train_epoch()
-    for index in range(2):
+    for index in range(3):
         resumed.load(index, complete.tensors(index), 2)
     assert [complete.train_epoch() for _ in range(2)] == [resumed.train_epoch() for _ in range(2)]
-    for index in range(2):
+    for index in range(3):
         first, second = complete.tensors(index), resumed.tensors(index)
         assert any(name.startswith("square.") for name in first) == (optimizer == "adam")
         assert all(torch.equal(value, second[name]) for name, value in first.items())

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import nclab
 from nclab.errors import ModelError
 from nclab.training.models.mlp import MLP, Norm, Shape
 
 SHAPE = Shape(inputs=5, classes=3, layers=4, width=12)
-NORMS: list[Norm] = ["affine", "plain", "none"]
+NORMS: list[Norm] = ["affine", "plain", "none", "last"]
 
 
 def data(samples: int = 90) -> tuple[Tensor, Tensor]:
@@ -77,3 +77,12 @@ def test_bad_sizes_raise(sizes: dict[str, Any]) -> None:
 def test_bad_norm_raises() -> None:
     with pytest.raises(ModelError, match="got 'layer'"):
         MLP(SHAPE, "layer")  # type: ignore[arg-type]
+
+
+def test_the_norm_last_is_one_batch_norm_before_the_classifier() -> None:
+    model = MLP(SHAPE, "last")
+    norms = [name for name, module in model.named_modules() if isinstance(module, nn.BatchNorm1d)]
+    assert norms == ["hidden.2.norm"]
+    assert "hidden.2.norm.weight" in model.state_dict()
+    single = MLP(Shape(inputs=5, classes=3, layers=1), "last")
+    assert not any(isinstance(module, nn.BatchNorm1d) for module in single.modules())

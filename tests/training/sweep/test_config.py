@@ -114,7 +114,7 @@ def test_checkpoints_are_rarer_where_epochs_are_cheap() -> None:
 @pytest.mark.parametrize(
     ("changes", "pattern"),
     [
-        ({"norms": ("layer",)}, "'affine', 'plain' or 'none', got 'layer'"),
+        ({"norms": ("layer",)}, "'plain', 'none' or 'last', got 'layer'"),
         ({"norms": ()}, "at least one of norms"),
         ({"weight_decays": (-1e-3,)}, "0 <= weight_decay < inf, got -0.001"),
         ({"weight_decays": (float("nan"),)}, "0 <= weight_decay < inf, got nan"),

@@ -103,16 +103,26 @@ class SampleFile:
     path: str
     standardise: bool = False
     """Scale every input column to mean 0 and variance 1."""
+    name: str | None = None
+    """Short name of the data; by default the name of the file without its suffix."""
+    rows: int | None = None
+    """Number of samples to use, the first of the file; all by default."""
+
+    def __post_init__(self) -> None:
+        if self.rows is not None and self.rows < 2:
+            raise DataError(f"Expected rows of at least 2, got {self.rows}.")
 
     @property
     def label(self) -> str:
         """Short name of the data, safe in the name of a folder."""
-        stem = Path(self.path).stem
+        stem = self.name or Path(self.path).stem
         return "".join(c if c.isalnum() or c in "-_" else "-" for c in stem)[:40] or "file"
 
     def draw(self) -> Samples:
         """Return the samples of the file."""
         samples = read_samples(self.path)
+        if self.rows is not None and self.rows < len(samples):
+            samples = Samples.checked(samples.inputs[: self.rows], samples.labels[: self.rows])
         return samples.standardised() if self.standardise else samples
 
 

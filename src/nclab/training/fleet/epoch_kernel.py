@@ -47,7 +47,8 @@ class Choices(NamedTuple):
 
     layout: Array
     """Positions of the parameters of every layer, from `state.layout_table`."""
-    norm: bool
+    first_norm: int
+    """Index of the first hidden layer with batch norm; all later ones have it."""
     activation: int
     loss: int
     optimizer: int
@@ -90,9 +91,9 @@ class Work(NamedTuple):
     """Working memory for one batch."""
 
     features: Array
-    """Inputs of each linear layer, (layers, widest * batch)."""
+    """Samples and outputs of batch norms by the layer that reads them, (layers, widest * batch)."""
     active: Array
-    """Output of each activation before batch norm; without batch norm the next layer's input."""
+    """Output of each activation; without batch norm the next linear layer reads it."""
     slopes: Array
     """Derivatives of GELU, which its outputs do not determine."""
     gradients: Array
@@ -167,13 +168,14 @@ def _forward(
         layer = _layer(parameters, layout[index])
         A = _matrix(work.active[index], layer.weight.shape[0], n)
         multiply(blas, layer.weight, PLAIN, H, PLAIN, 0.0, A)
-        H = _matrix(work.features[index + 1], layer.weight.shape[0], n)
+        H = _matrix(_inputs(work, choices, index + 1), layer.weight.shape[0], n)
         relu = choices.activation == RELU
         if not relu:
             S = _matrix(work.slopes[index], layer.weight.shape[0], n)
             _smooth(A, S, layer.bias, choices.activation, numbers)
+        norm = index >= choices.first_norm
         moments, statistics = work.moments[index], state.statistics[index]
-        _activate(A, H, layer, choices.norm, relu, moments, statistics, numbers)
+        _activate(A, H, layer, norm, relu, moments, statistics, numbers)
     layer = _layer(parameters, layout[last])
     logits = _matrix(work.gradients[0], layer.weight.shape[0], n)
     multiply(blas, layer.weight, PLAIN, H, PLAIN, 0.0, logits)
@@ -205,12 +207,12 @@ def _backward(
         layer, v = _layer(parameters, layout[index]), _layer(state.gradients, layout[index])
         if index < last:
             A = _matrix(work.active[index], layer.weight.shape[0], n)
-            relu = choices.activation == RELU
-            _activate_backward(G, A, layer, v, choices.norm, relu, work.moments[index], numbers)
+            norm, relu = index >= choices.first_norm, choices.activation == RELU
+            _activate_backward(G, A, layer, v, norm, relu, work.moments[index], numbers)
             if not relu:
                 S = _matrix(work.slopes[index], layer.weight.shape[0], n)
                 _smooth_backward(G, A, S, v, choices.activation, numbers)
-        H = _matrix(work.features[index], layer.weight.shape[1], n)
+        H = _matrix(_inputs(work, choices, index), layer.weight.shape[1], n)
         multiply(blas, G, PLAIN, H, TRANSPOSED, 1.0, v.weight)
         if index > 0:
             below = _matrix(work.gradients[(last - index + 1) % 2], layer.weight.shape[1], n)
@@ -225,6 +227,14 @@ def _backward(
                 _sgd(parameters[cut:end], state.momenta[cut:end], coupled, numbers, more)
         else:
             _descend(state, choices, layout[index], work, numbers, step)
+
+
+@_compiled
+def _inputs(work: Work, choices: Choices, index: int) -> Array:
+    """Return the memory of a linear layer's inputs."""
+    if index == 0 or index > choices.first_norm:
+        return work.features[index]
+    return work.active[index - 1]
 
 
 @_compiled

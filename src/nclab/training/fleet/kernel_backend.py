@@ -43,7 +43,6 @@ def train_epoch(
     """
     steps, shape, dtype = recipe.steps(len(order)), state.shape, inputs.dtype
     losses, hits = torch.zeros(steps, dtype=torch.float64), torch.zeros(steps, dtype=torch.int64)
-    norm = state.norm != "none"
     # torch aligns memory to 64 bytes, on which the last bits of MKL's results depend.
     size = -(-max(shape.widths) * recipe.batch // ALIGNMENT) * ALIGNMENT
     features, active = torch.empty(2, shape.layers, size, dtype=dtype)
@@ -52,7 +51,7 @@ def train_epoch(
     corrections = [adam_corrections(recipe, step, rate=rate) for step in adam_steps]
     work = Work(
         features=features,
-        active=active if norm else features[1:],
+        active=active,
         slopes=torch.empty_like(features) if shape.activation == "gelu" else features,
         gradients=torch.empty(2, size, dtype=dtype),
         moments=torch.empty(shape.layers, 2, max(shape.hidden, default=0), dtype=dtype),
@@ -63,7 +62,7 @@ def train_epoch(
     rule = "SGD" if gradients is state.momenta else RULES[recipe.rule]
     choices = Choices(
         layout=layout_table(shape, state.norm).numpy(),
-        norm=norm,
+        first_norm=shape.first_norm(state.norm),
         activation=getattr(epoch_kernel, shape.activation.upper()),
         loss=getattr(epoch_kernel, recipe.loss.upper()),
         optimizer=getattr(epoch_kernel, rule),

@@ -19,7 +19,8 @@ class Member:
     """Options in which the models of a fleet differ."""
 
     norm: Norm = "affine"
-    """Batch norm: "affine" (scale and shift), "plain" (without) or "none"."""
+    """Batch norm: "affine" (scale and shift), "plain" (without), "none", or "last" (affine, after
+    the last hidden layer only)."""
     weight_decay: float = 1e-3
     """Weight decay of every parameter, including those of batch norm."""
     seed: int = 0
@@ -27,7 +28,8 @@ class Member:
 
     def __post_init__(self) -> None:
         if self.norm not in get_args(Norm):
-            raise NclabError(f"Expected norm 'affine', 'plain' or 'none', got {self.norm!r}.")
+            known = "'affine', 'plain', 'none' or 'last'"
+            raise NclabError(f"Expected norm {known}, got {self.norm!r}.")
         if not (0 <= self.weight_decay < math.inf):
             raise NclabError(f"Expected 0 <= weight_decay < inf, got {self.weight_decay!r}.")
         if not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:

@@ -68,11 +68,10 @@ class State:
     def named(self) -> dict[str, Tensor]:
         """Return views by the names of the model's `state_dict`, without batch counters."""
         views = named_views(self.parameters, self.shape, self.norm)
-        if self.norm != "none":
-            for index, width in enumerate(self.shape.hidden):
-                mean, variance = self.statistics[index, :, :width]
-                views[f"hidden.{index}.norm.running_mean"] = mean
-                views[f"hidden.{index}.norm.running_var"] = variance
+        for index in range(self.shape.first_norm(self.norm), self.shape.layers - 1):
+            mean, variance = self.statistics[index, :, : self.shape.hidden[index]]
+            views[f"hidden.{index}.norm.running_mean"] = mean
+            views[f"hidden.{index}.norm.running_var"] = variance
         return views
 
     def layers(self, gradients: Tensor) -> list[tuple[LayerTensors, LayerTensors]]:

@@ -63,9 +63,11 @@ def _add_gradients(
     """Run a batch forward and backward; return mean loss and number of correct samples."""
     H = inputs.T.contiguous()
     saved: list[tuple[Tensor, Tensor, Tensor, Moments]] = []
-    for (layer, _), statistics in zip(layers, state.statistics, strict=False):
+    first_norm = state.shape.first_norm(state.norm)
+    for index, statistics in enumerate(state.statistics):
+        layer, _ = layers[index]
         A, context = _activate(_linear(layer, H), state.shape.activation)
-        following, moments = (A, ()) if state.norm == "none" else _normalise(A, layer, statistics)
+        following, moments = (A, ()) if index < first_norm else _normalise(A, layer, statistics)
         saved.append((H, A, context, moments))
         H = following
     classifier, v = layers[-1]

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from nclab.errors import ModelError
 
-Norm = Literal["affine", "plain", "none"]
-"""Batch norm with scale and shift, without them, or no batch norm."""
+Norm = Literal["affine", "plain", "none", "last"]
+"""Batch norm after every hidden layer, with scale and shift (affine) or without them (plain); no
+batch norm (none); or affine batch norm after the last hidden layer only (last)."""
 Activation = Literal["relu", "gelu", "tanh"]
 """Activation: `nn.ReLU`, `nn.GELU` (the exact one, by erf) or `nn.Tanh`."""
 MODULES: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
@@ -71,6 +72,15 @@ class Shape:
         """Dimensions from the input to the logits."""
         return (self.inputs, *self.hidden, self.classes)
 
+    def first_norm(self, norm: Norm) -> int:
+        """Return the index of the first hidden layer with batch norm; all later ones have it.
+
+        >>> [Shape(layers=4).first_norm(norm) for norm in ("affine", "plain", "last", "none")]
+        [0, 0, 2, 3]
+        """
+        hidden = self.layers - 1
+        return {"last": max(hidden - 1, 0), "none": hidden}.get(norm, 0)
+
 
 class MLP(nn.Module):
     """Hidden blocks of linear, activation and batch norm, then a linear classifier.
@@ -90,16 +100,17 @@ class MLP(nn.Module):
     def __init__(self, shape: Shape, norm: Norm = "affine") -> None:
         super().__init__()
         if norm not in get_args(Norm):
-            raise ModelError(f"Expected norm 'affine', 'plain' or 'none', got {norm!r}.")
+            raise ModelError(f"Expected norm 'affine', 'plain', 'none' or 'last', got {norm!r}.")
         self.shape = shape
         self.norm = norm
         pairs = list(zip(shape.widths, shape.widths[1:], strict=False))
         self.hidden = nn.ModuleList()
-        for inputs, outputs in pairs[:-1]:
+        first_norm = shape.first_norm(norm)
+        for index, (inputs, outputs) in enumerate(pairs[:-1]):
             block = OrderedDict[str, nn.Module](linear=nn.Linear(inputs, outputs, shape.bias))
             block[shape.activation] = MODULES[shape.activation]()
-            if norm != "none":
-                block["norm"] = nn.BatchNorm1d(outputs, affine=norm == "affine")
+            if index >= first_norm:
+                block["norm"] = nn.BatchNorm1d(outputs, affine=norm != "plain")
             self.hidden.append(nn.Sequential(block))
         self.classifier = nn.Linear(*pairs[-1], bias=shape.bias and shape.head_bias)
 

@@ -54,7 +54,8 @@ class SweepConfig:
     shape: Shape = field(default_factory=Shape)
     """Layers and width; inputs and classes come from the data."""
     norms: tuple[Norm, ...] = ("affine", "plain", "none")
-    """Batch norm: affine, plain (no scale and shift), none."""
+    """Batch norm: affine, plain (no scale and shift), none, last (affine, once, before the
+    classifier)."""
     weight_decays: tuple[float, ...] = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
     """Weight decay of every parameter."""
     seeds: tuple[int, ...] = (0,)

@@ -9,7 +9,8 @@ import torch
 
 import nclab
 from nclab.claims.claim import Finding, Kind, claim
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.tables import Table
 from nclab.figures.picture import Panel, Picture, Series
 
@@ -64,7 +65,8 @@ def noise_spreads(numbers: Mapping[str, Any]) -> Finding:
     low, high = min(row["noise"] for row in _rows(numbers)), max(r["noise"] for r in _rows(numbers))
     by = {(row["seed"], row["noise"]): row["spread"] for row in _rows(numbers)}
     effect = {seed: by[seed, high] - by[seed, low] for seed, noise in by if noise == low}
-    return judge_effects([Part("least to most noise", effect)], margin=0.01)
+    part = Part("rise of the spread from the least to the most noise", effect)
+    return judge_effects([part], margin=0.01)
 
 
 def _rows(numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
