@@ -79,7 +79,7 @@ def test_two_papers_of_one_key_are_refused(tmp_path: Path, monkeypatch: pytest.M
         folder = tiny.write_folder(tmp_path / "more")
         folder.rename(tmp_path / "more" / f"{tiny.KEY}_{name}")
     monkeypatch.setattr(nclab_papers, "__path__", [*nclab_papers.__path__, str(tmp_path / "more")])
-    with pytest.raises(nclab.NclabError, match="Expected one paper for a key"):
+    with pytest.raises(nclab.NclabError, match="Expected one package with the paper"):
         registry.papers()
 
 

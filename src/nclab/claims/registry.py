@@ -33,8 +33,8 @@ def packages() -> dict[str, ModuleType]:
         if isinstance(paper, Paper):
             if paper.key in by_key:
                 raise NclabError(
-                    f"Expected one paper for a key, got {by_key[paper.key].__name__} and "
-                    f"{package.__name__} for {paper.key!r}. Uninstall one of them."
+                    f"Expected one package with the paper {paper.key!r}, got "
+                    f"{by_key[paper.key].__name__} and {package.__name__}. Uninstall one of them."
                 )
             by_key[paper.key] = package
     return dict(sorted(by_key.items(), key=lambda item: item[0] != OURS))

@@ -306,9 +306,7 @@ def _merged(plan: Plan, parts: list[ReadPart], bad: Mapping[str, str]) -> LayerS
     if plan.rare is not None:
         stream.leave_out(plan.rare)
     # A file may have been left out since the labels were counted.
-    stream.require_classes(allow_missing=True)
-    if not plan.options.missing_allowed:
-        stream.moments.require_all_classes()
+    stream.require_classes(allow_missing=plan.options.missing_allowed)
     return stream
 
 

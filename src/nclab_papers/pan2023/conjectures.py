@@ -62,7 +62,7 @@ def smallest_decay_slack(weight_decays: Sequence[float], gaps: Sequence[float]) 
 
 
 def smallest_layer_slack(gaps: Sequence[float]) -> float:
-    r"""Return the smallest e for which Conjecture 3.2.1 is true: collapse grows in every layer.
+    r"""Return the smallest e for which Conjecture 3.2.1 is true: collapse grows layer by layer.
 
     $$e = \max_l \bigl(\mathrm{gap}^{(l)} - \mathrm{gap}^{(l+1)}\bigr)\big|_+$$
 
@@ -84,8 +84,8 @@ def smallest_depth_error(
     $$\min\{e \ge e_0 : d^e(\lambda_1) \ge d^e(\lambda_2) \text{ for all } \lambda_1<\lambda_2\}$$
 
     The e-effective depth is the first layer whose error of the nearest class centre is at most e,
-    or the number of layers if there is none. At e_0 and above, every network has such a layer.
-    Depths change only where e is the error of a layer, so only these values are tried.
+    or the number of layers if there is none; e_0 is the smallest e at which every network has such
+    a layer. Depths change only where e is the error of a layer, so only these values are tried.
 
     Source: pan2023, Conj. 3.2.2
     Range: [0, 1]; only a small e is informative, because every depth is 1 at the largest error.

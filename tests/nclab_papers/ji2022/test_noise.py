@@ -12,11 +12,10 @@ from nclab_papers.ji2022.noise import (
     OFF_RAY,
     ONE_SAMPLE,
     RATE,
-    SCALES,
     escape_steps,
     remark_3_3,
 )
-from nclab_papers.ji2022.saddle import off_ray
+from nclab_papers.ji2022.saddle import SCALES, off_ray
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,7 @@ from nclab.theory.layer_peeled import FloatArray
 
 LOST = "at this loss, the network could be at chance on one class"
 APART = "the class means are apart, but single features may not be"
+VACUOUS = "vacuous: only an intra-class cosine of at least 0 can be proved"
 NOT_SEARCHED = "not searched"
 EXPLICIT = "pan2023, Thm 2.3.1 (explicit constants)"
 AGREEMENT = 1e-4
@@ -165,7 +166,7 @@ def _certificate(
     intra = intra_lower(inputs, rho)
     route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
     alignment = _bound(rho, LOST, "pan2023, Eq. (2.21)")
-    reason = LOST if rho <= 0 else "vacuous"
+    reason = LOST if rho <= 0 else VACUOUS
     intra_bound = _bound(intra.value, reason, f"pan2023, Thm 2.3.1 ({route})")
     inter, proof = _inter(inputs, rho, intra.value, pairs)
     some_alignment, some_intra, some_inter = alignment, intra_bound, inter
@@ -210,7 +211,7 @@ def _fraction_means(
     some_rho = max(rho, alignment_lower(inputs, excluded))
     some_intra = max(intra.value, float(jensen_intra(some_rho)))
     alignment = _bound(some_rho, LOST, "pan2023, Eq. (2.21)")
-    return alignment, _bound(some_intra, "vacuous", "pan2023, Thm 2.3.1")
+    return alignment, _bound(some_intra, VACUOUS, "pan2023, Thm 2.3.1")
 
 
 def _class_means(
