@@ -189,9 +189,9 @@ def seeds_needed(effect: Effect, tail: float = TAIL) -> int:
 
     def is_probable(seeds: int) -> bool:
         draws = rng.choice(effect.values, (DRAWS, seeds))
-        ends = np.column_stack(intervals_of(effect, draws, tail))
         verdicts = [
-            decide(*pair, effect.margin, above=effect.above, below=effect.below) for pair in ends
+            decide(low, high, effect.margin, above=effect.above, below=effect.below)
+            for low, high in zip(*intervals_of(effect, draws, tail), strict=True)
         ]
         return sum(verdict in DECIDED for verdict in verdicts) >= POWER * DRAWS
 
