@@ -6,7 +6,7 @@ alone, so skewed values do not make it too narrow (`docs/design/judgements.md` h
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -175,6 +175,21 @@ def share_interval(happened: int, trials: int, tail: float = TAIL) -> tuple[floa
     return low, high
 
 
+def intervals_of(
+    effect: Effect, values: NDArray[np.float64], tail: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the intervals of an effect for rows of values; infinite ones with too few values."""
+    rows, seeds = values.shape
+    if effect.unit == "seeds":
+        counts, which = np.unique(values.sum(1).round().astype(int), return_inverse=True)
+        ends = np.array([share_interval(int(count), seeds, tail) for count in counts])
+        return ends[which, 0], ends[which, 1]
+    interval = median_interval(values, tail)
+    if interval is None:
+        return np.full(rows, -np.inf), np.full(rows, np.inf)
+    return interval[0] - effect.step / 2, interval[1] + effect.step / 2
+
+
 def decide(
     low: float, high: float, margin: float, *, above: float | None, below: float | None
 ) -> Verdict:
@@ -211,29 +226,22 @@ def effect_of(part: Part | Share, margin: float, tail: float = TAIL) -> Effect:
     happened = isinstance(part, Share)
     if isinstance(part, Share):
         part = Part(part.name, dict(enumerate(values)), above=HALF, margin=0.0, unit="seeds")
-    above = 0.0 if part.above is None and part.below is None else part.above
-    margin = margin if part.margin is None else part.margin
-    ends: tuple[float, float] | None = None
-    verdict = Verdict.UNDECIDED
-    if len(values) >= FEWEST_SEEDS:
-        if happened:
-            ends = share_interval(round(sum(values)), len(values), tail)
-        elif interval := median_interval(values, tail):
-            ends = float(interval[0]) - part.step / 2, float(interval[1]) + part.step / 2
-    if ends:
-        verdict = decide(*ends, margin, above=above, below=part.below)
-    low, high = ends or (None, None)
-    return Effect(
+    effect = Effect(
         part.name,
         math.fsum(values) / len(values) if happened else median(values),
-        low,
-        high,
-        above,
-        part.below,
-        margin,
-        len(values),
-        verdict,
-        part.unit,
-        part.step,
-        values,
+        low=None,
+        high=None,
+        above=0.0 if part.above is None and part.below is None else part.above,
+        below=part.below,
+        margin=margin if part.margin is None else part.margin,
+        seeds=len(values),
+        verdict=Verdict.UNDECIDED,
+        unit=part.unit,
+        step=part.step,
+        values=values,
     )
+    [low], [high] = intervals_of(effect, np.array([values]), tail)
+    if len(values) < FEWEST_SEEDS or math.isinf(low):
+        return effect
+    verdict = decide(low, high, effect.margin, above=effect.above, below=effect.below)
+    return replace(effect, low=float(low), high=float(high), verdict=verdict)

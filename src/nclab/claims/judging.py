@@ -8,17 +8,20 @@ weights and batch order for all arms of a comparison, so differences are paired.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from statistics import NormalDist, stdev
 from typing import Any
 
+import numpy as np
+
 from nclab.claims.claim import DECIDED, Finding, Verdict
-from nclab.claims.effects import TAIL, Effect, Part, Share, effect_of
+from nclab.claims.effects import TAIL, Effect, Part, Share, decide, effect_of, intervals_of
 from nclab.text import counted
 
 MOST_SETTINGS = 0.9
 """Share of the settings that must be decided, and agree, for a verdict on all settings."""
 POWER = 0.8
 """Probability of a decision that counts as "probably" in a number of further seeds."""
+DRAWS = 200
+"""Simulated samples of seeds from which the probability of a decision is estimated."""
 MOST_SEEDS = 100
 """Number of further seeds above which an effect counts as too close to its margin to settle."""
 WEAKEST_FIRST = (
@@ -178,24 +181,27 @@ def further_seeds(effects: Sequence[Effect], one_is_enough: bool = False) -> int
 
 
 def seeds_needed(effect: Effect, tail: float = TAIL) -> int:
-    """Return the number of seeds that would probably decide an effect of this size and spread.
+    """Return the number of seeds that would probably decide an effect, found by bisection.
 
-    The median of n values has a standard error of about 1.25 standard deviations over the root
-    of n.
+    Further seeds are drawn from the recorded values with replacement.
     """
-    fewest = math.ceil(-math.log2(tail))
-    margin = effect.margin if effect.above is None or effect.below is None else 0.0
-    edges = [edge for edge in (effect.above, effect.below) if edge is not None]
-    distance = min(
-        abs(effect.estimate - edge + sign * margin) for edge in edges for sign in (-1, 1)
-    )
-    if len(effect.values) < 2 or not (spread := stdev(effect.values)):
-        return fewest
-    distance -= effect.step / 2
-    if distance <= 0:
-        return MOST_SEEDS + effect.seeds + 1
-    z = NormalDist().inv_cdf(1 - tail) + NormalDist().inv_cdf(POWER)
-    return max(fewest, math.ceil(math.pi / 2 * (z * spread / distance) ** 2))
+    rng = np.random.default_rng(0)
+
+    def is_probable(seeds: int) -> bool:
+        draws = rng.choice(effect.values, (DRAWS, seeds))
+        verdicts = [
+            decide(low, high, effect.margin, above=effect.above, below=effect.below)
+            for low, high in zip(*intervals_of(effect, draws, tail), strict=True)
+        ]
+        return sum(verdict in DECIDED for verdict in verdicts) >= POWER * DRAWS
+
+    low, high = max(math.ceil(-math.log2(tail)), effect.seeds + 1), effect.seeds + MOST_SEEDS
+    if not is_probable(high):
+        return high + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_probable(middle) else (middle + 1, high)
+    return low
 
 
 def weakest_effect(effects: Iterable[Effect], *, strongest: bool = False) -> Effect:
