@@ -16,6 +16,7 @@ from nclab.metrics.catalogue import EXTRAS, METRICS, Metric
 from nclab.metrics.view import View, shared
 from tests.clouds import Cloud, cloud
 from tests.contract import (
+    SIDES,
     alone,
     assert_same,
     changes,
@@ -51,6 +52,28 @@ def test_declared_invariances_hold(name: str) -> None:
                 values = alone(function, after)
                 close = pytest.approx(expected[metric], rel=1e-8, abs=1e-9, nan_ok=True)
                 assert values == close, f"{metric} under {change}"
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e-9, 1e9])
+@pytest.mark.parametrize("name", CLOUDS)
+def test_a_declared_invariance_to_scale_holds_for_any_size(name: str, factor: float) -> None:
+    """An absolute constant in a formula, such as 1e-8 in a denominator, would show here."""
+    data = CLOUDS[name]
+    before = statistics(data)
+    scaled = {
+        "of the features": data._replace(features=data.features * factor),
+        "of the classifier": data._replace(weight=data.weight * factor, bias=data.bias * factor),
+    }
+    for side in SIDES:
+        after = statistics(scaled[side])
+        for metric, function in FUNCTIONS.items():
+            if f"scale {side}" not in declared(function):
+                continue
+            expected = alone(function, before)
+            # Zeros of a spectrum are rounding errors of its largest value.
+            rounding = 1e-12 * max([1.0, *map(abs, filter(math.isfinite, expected))])
+            close = pytest.approx(expected, rel=1e-9, abs=rounding, nan_ok=True)
+            assert alone(function, after) == close, f"{metric}, scale {side}"
 
 
 @pytest.mark.parametrize("metric", FUNCTIONS)
