@@ -152,3 +152,59 @@ def attack(targets: int, starts: int, seed: int) -> dict[str, float]:
 def test_no_descent_is_below_a_deep_target(targets: int) -> None:
     slacks = attack(targets, 6, seed=2)
     assert min(slacks.values()) > -1e-7, slacks
+
+
+def lowest_logits(
+    rng: np.random.Generator, counts: Array, decay: float, bias: float, factors: int
+) -> float:
+    """Return the lowest objective of a search over logits of every rank, the bias eliminated."""
+    C, n, roots = len(counts), counts.sum(), torch.tensor(counts).sqrt()
+    direction = roots / roots.norm()
+
+    def loss(Z: torch.Tensor) -> torch.Tensor:
+        residual = Z - roots.diag()
+        square = residual.square().sum() - (residual @ direction).square().sum() / (1 + bias)
+        return square / (2 * n)
+
+    def value(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+        squares = torch.linalg.svdvals(A @ B)[: A.shape[1]].square() + 1e-30
+        return loss(A @ B) + factors / 2 * decay * (squares ** (1 / factors)).sum()
+
+    def flat(x: Array, rank: int) -> tuple[float, Array]:
+        v = torch.tensor(x, requires_grad=True)
+        total = value(v[: C * rank].view(C, rank), v[C * rank :].view(rank, C))
+        (slope,) = torch.autograd.grad(total, v)
+        return float(total.detach()), np.nan_to_num(slope.numpy())
+
+    best = float(loss(torch.zeros(C, C, dtype=torch.float64)))
+    for rank in range(1, C + 1):
+        for k in range(6):
+            Y = np.diag(np.sqrt(counts)) - (k == 1) * np.outer(np.sqrt(counts), counts) / n
+            Y += (k > 1) * rng.choice([0.3, 1.0]) * float(roots.mean()) * rng.normal(size=(C, C))
+            U, s, V = np.linalg.svd(Y)
+            chosen = np.arange(rank) if k < 2 else rng.permutation(C)[:rank]
+            left, right = U[:, chosen] * np.sqrt(s[chosen]), V[chosen] * np.sqrt(s[chosen])[:, None]
+            begin = np.concatenate([left.ravel(), right.ravel()])
+            options = {"maxiter": 600, "ftol": 1e-15, "gtol": 1e-10}
+            end = minimize(flat, begin, (rank,), jac=True, method="L-BFGS-B", options=options)
+            best = min(best, float(end.fun))
+    return best
+
+
+@pytest.mark.parametrize("targets", [1, pytest.param(80, marks=pytest.mark.slow)])
+def test_no_logits_of_any_rank_are_below_a_target_with_a_penalised_bias(targets: int) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(targets):
+        C, factors = int(rng.integers(2, 5)), int(rng.integers(3, 17))
+        counts = rng.integers(1, 12, size=C).astype(float)
+        bias, s = float(10 ** rng.uniform(-3, 4)), math.sqrt(rng.choice(counts))
+        power = ((factors - 2) / (factors - 1)) ** (1 - 2 / factors)
+        critical = s ** (2 - 2 / factors) / (counts.sum() * (factors - 1)) * power
+        decay = float(critical * rng.choice([0.01, 0.1, 0.3, 0.6, 0.9]))
+        optimum = nclab.target(
+            counts=counts, weight_decay=(decay, decay), bias=bias, loss="mse", depth=factors - 1
+        )
+        best = lowest_logits(rng, counts, decay, bias, factors)
+        assert optimum.objective == pytest.approx(best, rel=1e-7)
+        assert optimum.lower_bound is not None
+        assert optimum.lower_bound <= best
