@@ -70,13 +70,8 @@ def made_by(numbers: dict[str, Any]) -> str:
     """Return the command, the commit and the time of these numbers."""
     manifest = numbers["manifest"]
     made = [f"Commit {manifest['commit'][:12]}"] if manifest.get("commit") else []
-    if "network_hours" in manifest:
-        made.append(
-            f"{manifest['network_hours']:.1f} hours for all networks one after the other, "
-            "whatever else their cores did included"
-        )
-    elif "hours" in manifest:
-        made.append(f"{manifest['hours']:.2g} hours on two cores")
+    if "hours" in manifest:
+        made.append(f"{manifest['hours']:.2g} hours on two cores, whatever else they did")
     return f"From `{manifest['command']}`. {', '.join(made)}{'.' if made else ''}".rstrip()
 
 
@@ -249,16 +244,21 @@ def _without_machine(manifest: Manifest) -> dict[str, Any]:
     return {**manifest.to_dict(), "command": command, "machine": manifest.machine.split("-")[0]}
 
 
-def network_hours(runs: Path, numbers: dict[str, Any]) -> dict[str, Any]:
-    """Return the total training time of the networks on one core each, including pauses."""
+def training_hours(runs: Path, numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return the hours in which at least one network was in training on a machine with two cores.
+
+    Networks are trained in groups that take turns on the cores, so that their hours overlap.
+    """
     found = numbers.get("runs") or numbers.get("rows", [])
     names = {one if isinstance(one, str) else f"fleet/{one['run']}" for one in found if _run(one)}
     folders = [runs / name for name in names]
-    if not folders:
-        return {}
     begun = [datetime.fromisoformat(read_run(one).manifest.created).timestamp() for one in folders]
     ended = [(one / "journal.jsonl").stat().st_mtime for one in folders]
-    return {"network_hours": sum(b - a for a, b in zip(begun, ended, strict=True)) / 3600}
+    seconds = last_end = 0.0
+    for begin, end in sorted(zip(begun, ended, strict=True)):
+        seconds += max(0.0, end - max(begin, last_end))
+        last_end = max(last_end, end)
+    return {"hours": round(seconds / 3600, 4)} if folders else {}
 
 
 def _run(one: Any) -> bool:
@@ -274,7 +274,7 @@ if __name__ == "__main__":
             if (runs / name / "numbers.json").exists():
                 content = json.loads((runs / name / "numbers.json").read_text())
                 check_evidence(name, content)
-                found = {"command": command(name, content), **network_hours(runs, content)}
+                found = {"command": command(name, content), **training_hours(runs, content)}
                 print(f"recorded {write_evidence(name, content, **found)}")
         for paper in sorted({paper_of(name) for name in chosen}):
             if kept := record_networks(paper, runs):

@@ -165,12 +165,15 @@ def command_of(claim: Claim, numbers: Numbers | None = None) -> str:
 
 
 def hours_per_seed(numbers: Numbers | None) -> float | None:
-    """Return the hours of one core that a seed of an experiment took; None if not recorded."""
+    """Return the core hours that a seed of an experiment took; None if not recorded.
+
+    Recorded are hours on two cores.
+    """
     manifest, seeds = (numbers or {}).get("manifest"), (numbers or {}).get("seeds")
     if not isinstance(manifest, dict) or not isinstance(seeds, list) or not seeds:
         return None
-    hours = manifest.get("network_hours")
-    return hours / len(seeds) if isinstance(hours, int | float) else None
+    hours = manifest.get("hours")
+    return 2 * hours / len(seeds) if isinstance(hours, int | float) else None
 
 
 def describe_cost(more: int | None, hours: float | None) -> str:
