@@ -32,7 +32,7 @@ LOSS_TOLERANCE = 1e-3
 """The model's loss and our cross-entropy count as equal if they differ by at most this, relative to
 1 + loss."""
 LOSS_ROWS = 1024
-"""Rows of logits whose loss is computed at a time."""
+"""Number of rows of logits whose loss is computed in one step."""
 
 
 def check_loader(loader: Any) -> None:
@@ -48,7 +48,7 @@ class Batch(NamedTuple):
     kwargs: dict[str, Any]
     labels: Tensor
     mask: Tensor | None
-    """(B, T) 1 for real tokens and 0 for padding, from `attention_mask`."""
+    """(B, T) tensor with 1 for real tokens and 0 for padding: the `attention_mask` of the batch."""
 
     def tensors(self) -> list[Tensor]:
         """Return all input tensors of the model, including those inside lists and mappings."""
@@ -119,8 +119,8 @@ def labels_of(
 ) -> tuple[Any, Tensor | None]:
     """Return the labels in a batch, and the mask of real tokens if there is one.
 
-    A `function` of the batch returns the labels, for batches of another format. Without a function
-    the batch is split by `split_in_place`; raise if several parts may be the labels.
+    For batches of another format, pass a `function` that returns the labels of a batch. Without it,
+    `split_in_place` splits the batch; raise if several parts may be the labels.
 
     >>> labels_of((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
     Traceback (most recent call last):
@@ -277,7 +277,7 @@ def as_label_tensor(values: Any, names: tuple[str, ...] | None = None) -> Tensor
 
 
 def class_numbers(labels: Sequence[Any], names: Sequence[str] | None) -> Tensor:
-    """Return the number of each class name, its position in `names`."""
+    """Return the class number of each class name: its position in `names`."""
     if names is None:
         raise DataError(
             f"Expected integer labels, got names such as {str(labels[0])!r}. Pass class_names= "
@@ -362,7 +362,7 @@ def row_labels(
 
 
 def require_unshifted(labels: Tensor, tokens: Any, ignore_index: int | None) -> None:
-    """Raise if labels='next' cannot apply: one label per sequence, or labels shifted already.
+    """Raise if labels='next' is wrong: each sequence has one label, or labels are already shifted.
 
     >>> require_unshifted(torch.tensor([[5, 7, 9]]), torch.tensor([[3, 5, 7]]), -100)
     Traceback (most recent call last):
@@ -405,10 +405,9 @@ class ModelLoss(NamedTuple):
     loss: float | None = None
     """Mean loss; None if the model returned no loss that is a cross-entropy of its logits."""
     masked: bool = True
-    """Whether padded tokens are left out; False if the model's loss counts them."""
+    """Whether the loss skips padded tokens."""
     repeats: bool = False
-    """Whether the labels repeat the input tokens although the model, as far as known, does not
-    shift labels."""
+    """Whether the labels equal the input tokens, but the model is not known to shift labels."""
 
 
 def model_loss(
@@ -424,8 +423,8 @@ def model_loss(
 
     If the output has a loss, the cross-entropy is computed with and without a shift of the labels
     and with and without padded tokens; the combination nearest to the model's loss is returned.
-    Without a loss, padded tokens (0 in `mask`) are left out, and the labels count as shifted if the
-    model is a causal language model that was called with labels, or whose tokens `labels` repeat.
+    Without a loss, padded tokens (0 in `mask`) are skipped. The labels then count as shifted if the
+    model is a causal language model and was called with labels, or if `labels` equal its tokens.
     """
     ignored = -100 if ignore_index is None else ignore_index
     fitting = [z for z in Outputs.of(output).likely if z.shape[:-1] == labels.shape and z.ndim > 1]
@@ -467,7 +466,7 @@ def model_loss(
 
 
 def padding_warning(labels: Tensor, mask: Tensor | None, ignore_index: int | None) -> str | None:
-    """Return a warning if labels of padded tokens enter the model's loss.
+    """Return a warning if the model's loss counts padded tokens, else None.
 
     >>> padding_warning(torch.tensor([[3, 0]]), torch.tensor([[1, 0]]), -100)
     "the model's loss counts padded tokens, 1 in the first batch: label them -100"
@@ -484,7 +483,7 @@ def padding_warning(labels: Tensor, mask: Tensor | None, ignore_index: int | Non
 
 
 def loss_mismatch(expected: float, measured: float, name: str, dtype: torch.dtype) -> str | None:
-    """Return a warning if the measured loss differs from the model's own on the same batch.
+    """Return a warning if the measured loss differs from the model's own loss, else None.
 
     >>> loss_mismatch(0.5, 0.5001, "head", torch.float32) is None
     True

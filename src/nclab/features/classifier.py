@@ -28,7 +28,7 @@ ClassifierChoice = str | Callable[[nn.Module], Any] | tuple[Any, Any] | None
 """`"auto"`, the name of a module, a pair (W, b) or a function of the model that returns such a
 pair; None measures features only."""
 GIVEN = "classifier"
-"""Name in reports of a classifier that the caller passes as a pair or a function."""
+"""Name that reports use for a classifier that the caller passes as a pair or a function."""
 INSTEAD = (
     "Pass classifier= the name of a module, a function model -> (W, b) or the pair itself, or "
     "None to measure features alone"
@@ -73,8 +73,8 @@ def find_classifier(
     - a linear map whose result the model selects from, averages or scales
       (`nclab.features.head_output`),
     - a parameter that the model uses without a module,
-    - the last linear map whose largest logits are those of the output, for example before a
-      softmax; a remark says this.
+    - the last linear map that predicts the same class as the output in every row, for example
+      before a softmax; a remark says this.
 
     If `needs_tensors` is true, `calls` must hold the tensors. `mask` (B, T) is 1 for real tokens.
     """
@@ -137,7 +137,7 @@ def _named(
 ) -> Classifier:
     """Return the last call of the module `chosen` as the classifier.
 
-    A remark says how the model's output depends on the result, if it is not the output itself.
+    If the result of this call is not the model's output, a remark says how the output is computed.
     """
     matches = [call for call in linear if call.call.name == chosen][-1:]
     if not matches:
@@ -169,7 +169,7 @@ def _given(
 ) -> Classifier:
     """Return a classifier with the caller's weights.
 
-    The layer that it reads is the one on which the classifier gives the model's output.
+    Its features are those of the layer for which W h + b equals the model's output.
     """
     read = given_weights(model, chosen)
     head = locate_given_head(calls, outputs, GIVEN, read, mask)
@@ -220,7 +220,7 @@ def _classifier(
 
 
 def _heads(linear: Sequence[LinearCall], outputs: Sequence[Tensor]) -> dict[int, LinearCall]:
-    """Return output number -> the last linear call that returned this output.
+    """Return a dictionary: output number -> the last linear call that returned this output.
 
     Outputs that a linear call reads are omitted: they are not logits.
     """
@@ -234,7 +234,7 @@ def _heads(linear: Sequence[LinearCall], outputs: Sequence[Tensor]) -> dict[int,
 
 
 def _has_classes_of(call: LinearCall, outputs: Sequence[Tensor]) -> bool:
-    """Whether an output has as many classes as a linear map."""
+    """Whether an output of the model has as many classes as this linear map."""
     target = call.target()
     return target is not None and any(
         target.shape[-1] in (output.shape[-1], *output.shape[1:2])
@@ -245,7 +245,7 @@ def _has_classes_of(call: LinearCall, outputs: Sequence[Tensor]) -> bool:
 
 
 def _same_decisions(call: LinearCall, output: Tensor, mask: Tensor | None) -> bool:
-    """Whether output and result have their largest entry at the same class, in every row."""
+    """Whether the model's output and the call's result predict the same class in every row."""
     result, output = call.target(), as_column(output)
     if result is None or result.is_meta or output.ndim < 2 or not result.is_floating_point():
         return False
@@ -259,7 +259,7 @@ def _same_decisions(call: LinearCall, output: Tensor, mask: Tensor | None) -> bo
 
 
 def _returned(call: Call, output: Tensor) -> bool:
-    """Whether the output is the call's result, not changed in place since."""
+    """Whether the model's output is the result of this call, without a later change in place."""
     target = call.target
     if target is None or target.numel() != output.numel():
         return False

@@ -49,14 +49,14 @@ class Classifier(NamedTuple):
     """Whether the classifier reads features divided by their norms."""
     selection: PositionSelection = "rows"
     output: int | None = None
-    """Index of the model output that contains its logits; None if unknown."""
+    """Index of the model output that contains the classifier's logits; None if unknown."""
     logits: Point | None = None
     """Output of the module that returns the logits of all positions, before the model selects one;
     None if no module returns them."""
     tensor: Tensor | None = None
-    """Input of the classifier in the traced pass; released once the layers are found."""
+    """Input of the classifier in the traced pass; set to None once the layers are found."""
     result: Tensor | None = None
-    """Output at `logits` in the traced pass; released once the layers are found."""
+    """Result of `logits` in the traced pass; set to None once the layers are found."""
 
 
 class LogitSource(NamedTuple):
@@ -83,7 +83,7 @@ def find_logit_source(
 def _source_of(
     call: LinearCall, index: int, output: Tensor, mask: Tensor | None
 ) -> LogitSource | None:
-    """Return how the result of this call becomes an output; None if it does not."""
+    """Return how this call's result becomes the model's output; None if it does not."""
     result = call.target()
     if result is None or result.is_meta or not (is_dense(output) and is_dense(result)):
         return None
@@ -165,7 +165,7 @@ def find_parameter_head(
 
 
 def given_weights(model: nn.Module, chosen: Any) -> Callable[[], WeightAndBias]:
-    """Return a function that reads the (W, b) passed by the caller or returned by a function."""
+    """Return a function that reads (W, b) as the caller, or the caller's function, gives them."""
 
     def read() -> WeightAndBias:
         try:
@@ -198,7 +198,7 @@ def locate_given_head(
     read: Callable[[], WeightAndBias],
     mask: Tensor | None,
 ) -> Classifier | None:
-    """Find the layer that a given classifier reads: the one on which it gives a model output.
+    """Find the layer that a given classifier reads: there W h + b equals a model output.
 
     If there is none, return with a remark the layer on which the classifier predicts the same
     classes as the output, as before a softmax. None if there is no such layer.
@@ -225,7 +225,7 @@ def locate_given_head(
 
 
 def function_remark(name: str) -> str:
-    """Return the remark that an output has the same largest logits as the classifier's result."""
+    """Return the remark that the model's output is a function of the classifier's logits."""
     return (
         f"the model's output is not the result of {name} but a function of it, for example a "
         f"softmax; loss and margin are computed from the result of {name}"
@@ -274,7 +274,7 @@ def _feature_logit_pairs(
 
 
 def _unchanged_tensors(calls: list[Call]) -> Iterator[tuple[Tensor, FoundLayer]]:
-    """Yield the tensors that modules returned and read, the last first, unless changed in place."""
+    """Yield tensors that modules returned or read, last first; skip tensors changed since."""
     known: set[Identity] = set()
     for call in reversed(calls):
         for tensor, identity, locate in (

@@ -1,7 +1,7 @@
 """Linear maps among the calls of a traced pass, and readers of their current weights.
 
 Every map has the form scale · rows · weightᵀ + bias, where rows and weight may be divided by their
-norms: plain and cosine classifiers, `x @ W`, 1×1 convolutions, one logit for two classes.
+norms: plain and cosine classifiers, `x @ W`, 1×1 convolutions, and one logit for two classes.
 """
 
 import math
@@ -19,17 +19,17 @@ from nclab.features.recorder import Call, Identity, has_only_own_hooks, is_plain
 WeightAndBias = tuple[Tensor, Tensor | None]
 """A weight (C, d) and a bias (C,)."""
 Offset = Callable[[], Tensor | None]
-"""Function that returns a current bias, or None without one."""
+"""Function that returns the current bias; None for a map without a bias."""
 TESTED_ROWS = 64
-"""Number of rows on which a form is compared with the observed logits."""
+"""Number of rows on which a form of linear map is compared with the observed logits."""
 FEWEST_ROWS = 3
-"""A factor is only accepted if it is tested on at least this many rows."""
+"""Smallest number of rows on which a factor must be tested to be accepted."""
 NORMALIZATIONS = ((False, False), (False, True), (True, False), (True, True))
-"""Pairs (unit_rows, unit_weight): whether rows, and weights, are divided by their norms."""
+"""Pairs (unit_rows, unit_weight): whether features, and weight rows, are divided by their norms."""
 
 
 class Fit(NamedTuple):
-    """A form that reproduces the logits: which sides are unit vectors, and the scale."""
+    """A form of linear map that fits the logits: which factors are unit vectors, and the scale."""
 
     unit_rows: bool = False
     unit_weight: bool = False
@@ -237,7 +237,7 @@ def _vectors_of(module: nn.Module, logits: Tensor) -> list[str]:
 
 
 def directions_remark(name: str, match: FittedParameter) -> str | None:
-    """Return a remark on a head that compares directions, else None."""
+    """Return a remark if the head divides the features by their norms, else None."""
     if not match.fit.unit_rows:
         return None
     rows = "unit rows of its weight" if match.fit.unit_weight else "weight"
@@ -370,7 +370,7 @@ def fit(rows: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None) -> Fi
 
 
 def fit_factor(result: Tensor, output: Tensor) -> float | None:
-    """Return the factor with which (n, C) results become the output, or None.
+    """Return the factor f with output = f · result, both (n, C); None if there is none.
 
     >>> fit_factor(torch.eye(3), torch.eye(3) / 4)
     0.25
@@ -428,9 +428,10 @@ def _best_scale(product: Tensor, logits: Tensor) -> float:
 
 
 def _written_number(scale: float, eps: float) -> float:
-    """Return the short number near a fitted factor, as in source code: 30 for 30.0000004.
+    """Return the short decimal number that a fitted factor stands for: 30 for 30.0000004.
 
-    Reciprocals of short numbers such as 1 / 0.07 count as well. Other factors are unchanged.
+    Reciprocals of short numbers such as 1 / 0.07 count as well. Other factors are returned
+    unchanged.
     """
     if scale == 0 or not math.isfinite(scale):
         return 0.0

@@ -7,9 +7,9 @@ The rules for a tensor and the labels of a batch of B samples:
 - Otherwise the positions of a sample, pixels of a map (B, d, H, W) or tokens (B, T, d), are
   averaged ("mean", over the tokens that `attention_mask` keeps) or concatenated ("flatten").
 - Channels come second if a convolution, batch norm or pooling made or reads the tensor, last if a
-  linear layer, layer norm or attention does. For any other module, the last of these modules that
-  had a tensor of the same shape decides; without one, channels come second in four or more
-  dimensions, else last.
+  linear layer, layer norm or attention does. For any other module, the dimension is that of the
+  last tensor of the same shape that one of these modules read or returned. Without such a tensor,
+  channels come second in four or more dimensions, else last.
 - Sequence-first tensors (T, B, d) are recognised by their shape if the model has layers with
   `batch_first=False`.
 """
@@ -23,8 +23,8 @@ from torch import Tensor, nn
 Pool = Literal["mean", "flatten"]
 """Method that turns the positions of a sample into one row."""
 PositionSelection = Literal["rows", "token", "mean"]
-"""Features that the classifier reads: "rows" are the rows of `to_rows`, "token" those of one
-position of each sample, "mean" the mean over all positions, including padding."""
+"""Features that the classifier reads: "rows" means the rows of `to_rows`, "token" the features at
+one position of each sample, "mean" the mean over all positions, including padding."""
 
 _CHANNELS_SECOND = (
     nn.modules.conv._ConvNd,
@@ -151,7 +151,7 @@ def as_rows(tensor: Tensor) -> Tensor:
 
 
 def binary_logits(logits: Tensor) -> Tensor:
-    """Return one logit z per sample as the two logits -z/2 and z/2; others unchanged."""
+    """Convert one logit z per sample to the logits -z/2 and z/2; return other logits unchanged."""
     return torch.cat([-logits / 2, logits / 2], -1) if logits.shape[-1] == 1 else logits
 
 
@@ -214,7 +214,7 @@ def mean_rows(features: Tensor, count: int) -> Tensor:
 
 
 def _by_sample(tensor: Tensor, count: int) -> Iterator[Tensor]:
-    """Yield (B, positions, d) from a tensor with samples first or, for a sequence, second."""
+    """Yield a tensor as (B, positions, d) for each of its dimensions that may be the samples."""
     if tensor.ndim > 2 and len(tensor) == count:
         yield tensor.flatten(1, -2)
     if tensor.ndim == 3 and tensor.shape[1] == count:

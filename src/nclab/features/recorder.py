@@ -1,4 +1,4 @@
-"""Running a model: contexts that leave it unchanged, and hooks that record what modules read.
+"""Context managers to run a model without changing it, and hooks that record what modules read.
 
 Layers are the points of a forward pass whose features are measured. `"all"` means the input of
 every weight layer after the first. In a chain of blocks (linear, activation, batch norm) this is
@@ -30,8 +30,8 @@ from nclab.features.batches import first_tensor
 from nclab.features.pooling import NoRows, has_known_channels
 
 _MEASURING = threading.RLock()
-"""Held by the thread that measures. A measurement changes global state (modes of modules, random
-states, PyTorch's fused transformer path), which two measurements at once would confuse."""
+"""Lock held by the thread that measures. A measurement changes global state (modes of modules,
+random states, PyTorch's fused transformer path), which two measurements at once would confuse."""
 RESULTS = 16
 """Number of outputs of linear layers that a traced pass keeps, because the last may be the logits.
 """
@@ -74,7 +74,7 @@ def compiled_parts(model: nn.Module) -> list[str]:
 
 
 def is_inside(name: str, parts: Collection[str]) -> bool:
-    """Whether a module name equals one of `parts` or lies below one of them."""
+    """Whether a module is one of `parts` or a submodule of one of them, judged by its name."""
     return any(not part or name == part or name.startswith(f"{part}.") for part in parts)
 
 
@@ -113,7 +113,7 @@ def evaluating(model: nn.Module, loader: Any = None) -> Iterator[None]:
 
 @contextmanager
 def reading_weights(model: nn.Module) -> Iterator[None]:
-    """Read weights in evaluation mode: in training mode, reading would advance a spectral norm."""
+    """Set evaluation mode to read weights; in training mode, reads would change a spectral norm."""
     with _same_modes(model), torch.no_grad():
         for module in model.modules():
             module.training = False
@@ -177,7 +177,7 @@ class Identity(NamedTuple):
     storage: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """Offset and strides in memory. The offset tells the two halves of a tensor from each other."""
+    """Offset and strides in memory. The offset distinguishes the two halves of a tensor."""
     version: int
 
     @classmethod
@@ -203,8 +203,8 @@ class Point(NamedTuple):
 class WeakTensor:
     """Weak reference to a tensor: a call returns the tensor or, once it is freed, a meta tensor.
 
-    A weak reference to the memory of the tensor prevents that a later tensor gets the same address,
-    and so the same `Identity`. With `keep` the tensor stays alive.
+    A weak reference to the memory of the tensor keeps later tensors from getting the same address,
+    and with it the same `Identity`. With `keep` the tensor stays alive.
     """
 
     def __init__(self, tensor: Tensor, *, keep: bool = False) -> None:
@@ -238,12 +238,12 @@ class Call:
 
     @property
     def source(self) -> Tensor | None:
-        """Tensor that the module read; a meta tensor if it was not kept."""
+        """Tensor that the module read; a meta tensor (shape without values) if not kept."""
         return None if self.source_ref is None else self.source_ref()
 
     @property
     def target(self) -> Tensor | None:
-        """Tensor that the module returned; a meta tensor if it was not kept."""
+        """Tensor that the module returned; a meta tensor (shape without values) if not kept."""
         return None if self.target_ref is None else self.target_ref()
 
 
@@ -464,7 +464,7 @@ class FoundLayer(NamedTuple):
 
 
 def named_points(model: nn.Module, names: Sequence[str]) -> list[tuple[str, Point]]:
-    """Return the points of given names: a module for its output, `<module>.input` for its input."""
+    """Return the points of these names: `name` is a module's output, `name.input` its input."""
     modules = dict(model.named_modules())
     points = []
     for name in names:
@@ -505,7 +505,7 @@ def all_layers(
 
 
 def input_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
-    """Return the layer that a call reads, named after the outermost module that returned it."""
+    """Return the input of a call as a layer, named after the outermost module that returned it."""
     makers = [
         maker
         for maker in _makers(call.source_identity, calls)
@@ -519,7 +519,7 @@ def input_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
 
 
 def output_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
-    """Return the layer that a call returned, named after the outermost module that returned it."""
+    """Return the output of a call as a layer, named after the outermost module that returned it."""
     makers = _makers(call.target_identity, calls)
     maker = max(makers, key=lambda maker: maker.left) if makers else call
     number = f"#{maker.index + 1}" if maker.index else ""
