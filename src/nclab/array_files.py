@@ -93,7 +93,7 @@ def read_arrays(path: str | os.PathLike[str]) -> Arrays:
 
 
 def read_labels(path: str | os.PathLike[str]) -> Any:
-    """Return the labels of a file without features: .npy, .csv, or an array called "labels"."""
+    """Return the labels in a file that has no features: .npy, .csv, or an array "labels"."""
     file = Path(path)
     if file.suffix == ".npy":
         return read_arrays(file)[FEATURES[0]]
@@ -124,7 +124,9 @@ def pick_optional(arrays: Mapping[str, Any], names: Iterable[str]) -> Any | None
 
 
 def reject_pickle(file: Path) -> NoReturn:
-    """Raise an error that shows how to convert a pickle; nclab opens none, as pickles can run code.
+    """Raise an error that shows how to convert a pickle file.
+
+    nclab opens no pickles, because they can run code.
 
     >>> reject_pickle(Path("out/a.pt"))
     Traceback (most recent call last):

@@ -14,7 +14,7 @@ from nclab.errors import NclabWarning
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread inside the context: for small matrices more threads only wait.
+    """Use one thread inside the context; several threads are slower for small matrices.
 
     >>> with one_thread():
     ...     torch.get_num_threads()
@@ -32,8 +32,8 @@ def one_thread() -> Iterator[None]:
 def no_denormals() -> Iterator[None]:
     """Round denormal numbers (below 1.2e-38 in float32) to 0 inside the context, in this thread.
 
-    CPUs compute with denormal numbers many times slower, and a network that died by weight decay
-    is full of them. On a CPU without this mode nothing changes.
+    CPUs compute with denormal numbers many times slower, and a network has many of them if weight
+    decay has shrunk its weights to almost 0. On a CPU without this mode nothing changes.
 
     >>> with no_denormals():
     ...     float(torch.tensor(2e-38) / 4)

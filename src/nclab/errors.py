@@ -42,4 +42,4 @@ class MissingExtra(NclabError, ImportError):
 
 
 class NclabWarning(UserWarning):
-    """A warning that a number is correct but says less than it seems to; the message says why."""
+    """A warning about a number that is correct but easily misread; the message says why."""

@@ -211,10 +211,10 @@ class FolderMark:
     folders: Collection[str]
     """Subfolders that nclab replaces with all their content; it creates them even without files."""
     pages: Collection[str] = ()
-    """Files next to the subfolders that nclab replaces."""
+    """Files outside these subfolders that nclab replaces."""
 
     def check(self, target: Path) -> None:
-        """Raise unless the target is new, empty or has this mark."""
+        """Raise unless the target folder is new, empty or contains this mark."""
         with translate_os_errors("write to the folder", target, NclabError):
             if not target.exists() or not any(target.iterdir()):
                 return
@@ -231,9 +231,9 @@ class FolderMark:
 def replace_folder(target: Path, files: Mapping[str, bytes], mark: FolderMark) -> None:
     """Write a folder with these files; an earlier folder with the same mark is replaced.
 
-    Readers see the old folder or the new one, never a mixture. What the user has put next to the
-    subfolders and pages of the mark is moved to the new folder. If the writer is killed, the next
-    writer cleans up.
+    The mark names the subfolders and pages that nclab writes. Other files in the earlier folder
+    are the user's and are moved to the new folder. Readers see the old folder or the new one,
+    never a mixture. If the writer is killed, the next writer cleans up.
     """
     named, target = target, Path(os.path.realpath(target))
     mark.check(target)

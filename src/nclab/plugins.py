@@ -22,7 +22,7 @@ KINDS = {
     "papers": "the package of a paper, with a `PAPER`",
     "data": "a frozen dataclass with `draw()` and `label`",
 }
-"""What an entry point in the group `nclab.<kind>` must name, by kind."""
+"""For each kind of plugin: what an entry point in the group `nclab.<kind>` must name."""
 
 
 class Plugin(NamedTuple):

@@ -106,7 +106,8 @@ ACCENTS = {"bar": "\u0304", "tilde": "\u0303", "hat": "\u0302", "dot": "\u0307"}
 SUPERSCRIPTS = str.maketrans("0123456789+−=()niTᵀ′", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵀ′")
 SUBSCRIPTS = str.maketrans("0123456789+−=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ")
 _FIRST_GROUP = 0xE000
-"""Unicode code of the placeholder for the first group in braces; the next group has the next."""
+"""Code point of the character that stands for the first group in braces. The second group gets
+the next code point, and so on."""
 
 
 def plain_math(text: str) -> str:

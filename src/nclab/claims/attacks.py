@@ -17,12 +17,12 @@ Change = Callable[[Numbers], Numbers]
 Case = Callable[[Claim, Numbers], Numbers]
 
 TOO_SMALL = 0.8
-"""Size of the effect that `weakened` makes, as a share of the margin of the claim."""
+"""Size of the effect that remains after `weakened`, as a share of the margin of the claim."""
 
 
 @dataclass(frozen=True)
 class Attacks:
-    """Test data of a paper: three attacks on every claim, each of which must change the verdict.
+    """Three attacks on every claim of a paper, each of which must change the verdict.
 
     *Spoiled numbers*: the numbers of the experiment are changed so that they contradict the claim.
     *Shuffled arms*: an arm is one of the settings that a claim compares. The arms are exchanged in
@@ -31,28 +31,28 @@ class Attacks:
     """
 
     verdicts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Claim that needs no experiment -> expected verdict and the reason for it."""
+    """For every claim that needs no experiment: the expected verdict and the reason for it."""
     ideal: Mapping[str, Callable[[], Numbers]] = field(default_factory=dict)
-    """Experiment -> function that returns numbers exactly as the paper describes them."""
+    """For every experiment: a function that returns numbers exactly as the paper describes them."""
     spoiled: Mapping[str, Change] = field(default_factory=dict)
-    """Claim -> change after which the numbers contradict the claim."""
+    """For every claim: a change after which the numbers contradict the claim."""
     shuffled: Mapping[str, Change] = field(default_factory=dict)
-    """Empirical claim -> change that shuffles the compared arms."""
+    """For empirical claims: a change that shuffles the compared arms."""
     not_shuffled: Mapping[str, str] = field(default_factory=dict)
-    """Empirical claim without arms to shuffle -> reason."""
+    """For empirical claims that compare no arms: the reason why nothing can be shuffled."""
     wrong_code: Mapping[str, Sequence[Case]] = field(default_factory=dict)
-    """Empirical claim -> functions that return numbers to be judged, by default the ideal numbers.
-    The verdict on at least one of them must differ between right and wrong code."""
+    """For empirical claims: functions that return numbers to be judged, by default the ideal ones.
+    The verdict on at least one of these numbers must differ between right and wrong code."""
     no_code: Mapping[str, str] = field(default_factory=dict)
-    """Claim that links no code -> reason."""
+    """For every claim without `Claim.code`: the reason why it has none."""
     unnoticed: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Claim and kind of wrong code -> reason why the verdict stays the same."""
+    """For a claim and a kind of wrong code that does not change its verdict: the reason."""
     tiny: Mapping[str, Any] = field(default_factory=dict)
-    """Experiment -> configuration that runs within seconds."""
+    """For every experiment: a configuration that runs within seconds."""
 
 
 def put(path: str, value: Any) -> Change:
-    """Return a change that sets the value at a dotted path.
+    """Return a change (a function from numbers to new numbers) that sets one value, by dotted path.
 
     A part of the path may be an index, or * for every element. A function is applied to the old
     value.
@@ -82,7 +82,9 @@ def _put(container: Any, path: Sequence[str], value: Any) -> None:
 
 
 def change_rows(key: str, change: Callable[[Row], Row], *, every: int = 1) -> Change:
-    """Return a change of the rows in `numbers[key]`: a list of rows, or a dictionary of columns.
+    """Return a change that gives new values to the rows in `numbers[key]`.
+
+    The rows are a list of dictionaries or a dictionary of columns.
 
     Args:
         change: function from a row to the fields that get new values.
@@ -110,7 +112,7 @@ def change_rows(key: str, change: Callable[[Row], Row], *, every: int = 1) -> Ch
 
 
 def change_where(key: str, column: str, value: Any, **match: Any) -> Change:
-    """Return a change of one column in the rows with the given values of other columns.
+    """Return a change that sets one column in the rows whose other columns have the values `match`.
 
     Args:
         value: the new value, or a function of the row.
@@ -167,17 +169,17 @@ def opposite(values: Any) -> dict[Any, Any]:
 
 
 def unchanged(claim: Claim, numbers: Numbers) -> Numbers:
-    """Return the ideal numbers; an entry of `Attacks.wrong_code`."""
+    """Return the ideal numbers unchanged; can be an entry of `Attacks.wrong_code`."""
     return numbers
 
 
 def changed(change: Change) -> Case:
-    """Return an entry of `Attacks.wrong_code` that changes the ideal numbers."""
+    """Return a function for `Attacks.wrong_code` that changes the ideal numbers."""
     return lambda claim, numbers: change(numbers)
 
 
 def weakened(scale: Callable[[float], Change]) -> Case:
-    """Return an entry of `Attacks.wrong_code` whose effect is 0.8 times the margin of the claim.
+    """Return a function for `Attacks.wrong_code`: its effect is 0.8 times the margin of the claim.
 
     Right code finds the effect too small. Wrong code that multiplies the effect by 1.5 finds 1.2
     times the margin, so the verdict changes.

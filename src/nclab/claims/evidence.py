@@ -90,7 +90,7 @@ def describe_size(numbers: Mapping[str, Any]) -> str:
 
 
 class RecordedNetworks(NamedTuple):
-    """List of the networks and measurements of a paper that are recorded."""
+    """Settings that say which networks and measurements of a paper are recorded."""
 
     folder: str
     """Folder of the networks inside the folder of the experiments."""

@@ -19,9 +19,9 @@ from nclab.text import counted
 MOST_SETTINGS = 0.9
 """Share of the settings that must be decided, and agree, for a verdict on all settings."""
 POWER = 0.8
-"""Probability of a decision that counts as "probably" in a number of further seeds."""
+"""A number of seeds "probably" decides an effect if it does so with at least this probability."""
 DRAWS = 200
-"""Simulated samples of seeds from which the probability of a decision is estimated."""
+"""Number of simulations from which this probability is estimated."""
 MOST_SEEDS = 100
 """Number of further seeds above which an effect counts as too close to its margin to settle."""
 WEAKEST_FIRST = (
@@ -140,10 +140,12 @@ def describe_split(verdicts: Mapping[str, Verdict]) -> str:
 
 
 def with_readings(primary: Finding, readings: Mapping[str, Finding]) -> Finding:
-    """Add other readings of a claim, which have no veto, to the finding of its primary reading.
+    """Add the findings of other readings (interpretations) of a claim to the primary finding.
+
+    The verdict stays that of the primary reading.
 
     Args:
-        readings: findings by reading, named such that "if <name>" is a clause.
+        readings: findings by the name of their reading; "if <name>" must be a clause.
     """
     rows = [
         {
@@ -213,8 +215,8 @@ def weakest_effect(effects: Iterable[Effect], *, strongest: bool = False) -> Eff
 def _corrected(parts: Sequence[Part | Share], margin: float, one_is_enough: bool) -> list[Effect]:
     """Return the effects of measured parts, corrected by the rule of Hochberg (1988).
 
-    If j of k parts have a verdict of which one is enough to decide the claim, their intervals are
-    corrected for k - j + 1 parts. A part without such a verdict has a plain interval.
+    Some verdicts decide the claim even if only one part has them. If j of k parts have such a
+    verdict, their intervals are corrected for k - j + 1 parts. Other parts have plain intervals.
     """
 
     def decides(effect: Effect) -> bool:

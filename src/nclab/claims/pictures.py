@@ -36,7 +36,7 @@ SEED_CAPTION = "Lines: mean over the seeds. Bands: from the smallest to the larg
 
 
 class Line(NamedTuple):
-    """Description of a curve: the label, the value of a row, which rows, and the style."""
+    """Description of a curve: its label, the value to draw, the rows to use, and the style."""
 
     label: str
     value: str | Value

@@ -20,7 +20,7 @@ from nclab.claims.paper import Erratum, Experiment, Paper
 from nclab.errors import NclabError
 
 ATTACKS_MODULE = "attacks"
-"""Module of a paper's folder that contains its test data; not imported outside tests."""
+"""Module of a paper's folder that contains the attacks on its claims; imported by tests only."""
 
 
 @cache
@@ -62,7 +62,9 @@ def experiments() -> dict[str, Experiment]:
 
 
 def find_experiments(names: Sequence[str]) -> dict[str, Experiment]:
-    """Return experiments by name; a name may be that of a paper, and no name selects all.
+    """Return experiments by name; the key of a paper selects all of its experiments.
+
+    Without names, return every experiment.
 
     >>> list(find_experiments(["tour", "ji2022_fig2"]))
     ['tour', 'ji2022_fig2']
@@ -108,7 +110,7 @@ def errata() -> tuple[Erratum, ...]:
 
 @cache
 def attacks() -> dict[str, Attacks]:
-    """Return the test data of every paper that has some, by its key."""
+    """Return the attacks on the claims of every paper that has some, by the key of the paper."""
     return {
         key: import_module(f"{package.__name__}.{ATTACKS_MODULE}").ATTACKS
         for key, package in packages().items()

@@ -130,7 +130,7 @@ def relative_error(*pairs: tuple[Any, Any]) -> float:
 
 
 def hand_error(case: Inequality, left: ArrayLike, right: ArrayLike) -> dict[str, float]:
-    """Return the error of both sides of a case that was worked out by hand, as `hand_error`.
+    """Return {"hand_error": largest relative error} for a case whose sides were computed by hand.
 
     >>> hand_error(Inequality(np.array(2.0), "<=", np.array(3.0)), 2.0, 4.0)
     {'hand_error': 0.25}
@@ -174,7 +174,7 @@ def judge_and_describe(
     *,
     enough: int = ENOUGH,
 ) -> Judge:
-    """Return a judge as `judge_statement`, with a sentence of your own as the evidence.
+    """Return a judge that works like `judge_statement` and has your own sentence as evidence.
 
     Args:
         sentence: the evidence, with names in braces as for `describe`; {tally} stands for the

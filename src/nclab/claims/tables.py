@@ -19,8 +19,7 @@ Value = Callable[[Row], float | None]
 DASH = "–"
 """Text of a cell without a number."""
 WIDE = 24
-"""Largest length of a text that is aligned right like a number; a column with a longer text is
-aligned left."""
+"""A column is aligned left if one of its texts is longer than this, else right like numbers."""
 FEW_CLAIMS = 5
 """Largest number of claims for which the terminal also prints the statements and their errata."""
 

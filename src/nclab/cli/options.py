@@ -35,7 +35,7 @@ class Option(NamedTuple):
     default: Any
     help: str
     several: bool = False
-    """Whether the option accepts several values, each for separate networks."""
+    """Whether the option accepts several values; separate networks are trained with each value."""
 
     @property
     def choices(self) -> tuple[str, ...]:

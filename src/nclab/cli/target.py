@@ -11,7 +11,7 @@ from nclab.errors import DataError
 
 
 def command(
-    classes: Annotated[int | None, typer.Option(help="Number of classes, equally large.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of equally large classes.")] = None,
     counts: Annotated[str | None, typer.Option(help=COUNTS_HELP)] = None,
     weight_decay: Annotated[
         str | None,

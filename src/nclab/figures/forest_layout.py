@@ -1,6 +1,6 @@
 """Positions of rows, intervals and texts in a forest plot, for both renderers.
 
-The vertical axis points down, and effects reach from -1 to 1 on the horizontal axis.
+The vertical axis points down. On the horizontal axis, -1 and 1 are the edges of the plot.
 """
 
 from typing import NamedTuple
@@ -13,9 +13,9 @@ TEXT_ABOVE = 0.55
 ZERO_LINE = (0.2, 0.6)
 """Length of the zero line above and below an interval; it does not reach the text of a row."""
 _THINNEST_MARGIN = 0.004
-"""Smallest half width at which a margin is drawn, so that it stays visible."""
+"""Smallest half width of a drawn margin; a narrower margin would be invisible."""
 _ROW_DISTANCE, _HOLLOW_DISTANCE = 1.9, 1.5
-"""Vertical distance to the next row; the second is for a hollow row below its filled row."""
+"""Vertical distance from a row to the next filled row, and to a hollow row that belongs to it."""
 HOLLOW_LABEL = "here"
 """Label of a hollow row, which shows the result of the user's own runs."""
 

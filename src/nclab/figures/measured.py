@@ -1,4 +1,4 @@
-"""Pictures of geometries: classes of one layer, all layers, training histories, and targets."""
+"""Pictures of measurements: one layer, all layers, a training history, or an optimal geometry."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ FREQUENCY_PANELS: tuple[tuple[str, tuple[tuple[str, str], ...], Scale], ...] = (
         "log",
     ),
 )
-"""Title, values with their legend texts, and scale of y, for panels by class frequency."""
+"""For each panel of `frequency_panels`: the title, the values with their labels, the scale of y."""
 HISTORY_METRICS = (
     ("nc1_trace_pinv", "nc1_trace_ratio"),
     ("nc2_equiangularity_means",),

@@ -50,7 +50,7 @@ _ESCAPE_STYLES: tuple[tuple[int, Style], ...] = (
 
 
 def quantities_picture(samples: Samples, *, title: str = "", name: str = "quantities") -> Picture:
-    """Return a picture of four quantities against log t, and of the rate 1/log t from the paper.
+    """Return a picture of the quantities in `PANELS` against log t, with the paper's rate 1/log t.
 
     Source: ji2022, Fig. 2
     """
@@ -160,9 +160,9 @@ def escape_picture(runs: Mapping[str, Samples], *, name: str = "escape") -> Pict
 def slice_picture(
     angles: Array, log_losses: Array, *, title: str = "The loss around the point"
 ) -> Picture:
-    """Return a map of log L minus its value at the central point, which a line marks as 0.
+    """Return a map of the loss around a point: log L minus the value of log L at the point.
 
-    Angles with a larger loss are red, those with a smaller loss blue.
+    Larger losses are red, smaller losses blue; a line marks equal losses.
     """
     middle = len(angles) // 2
     change = log_losses - log_losses[middle, middle]

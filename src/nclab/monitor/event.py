@@ -221,7 +221,7 @@ class History:
     def plot(self, *metrics: str, dark: bool = False) -> "Drawing":
         """Draw metrics against epochs, with a curve for each layer and split.
 
-        By default the metrics are one of NC1, NC2 and NC3 each, and the loss.
+        By default it draws one metric each of NC1, NC2 and NC3, and the loss.
 
         >>> rows = [{"epoch": e, "layer": "a", "cdnv": 1 / e, "event": e} for e in (1, 2)]
         >>> History(rows).plot("cdnv")
@@ -382,7 +382,7 @@ class MinorityCollapse:
 
 @dataclass(frozen=True)
 class DeadFeatures:
-    """Alarm rule: more than this share of a class's feature vectors is exactly zero."""
+    """Alarm rule: more than `share` of the feature vectors of a class are exactly zero."""
 
     share: float = 0.05
 
@@ -402,7 +402,7 @@ class DeadFeatures:
 
 @dataclass(frozen=True)
 class NotFinite:
-    """Alarm rule: features hold nan or infinity; the value is the count in the worst class."""
+    """Alarm rule: features hold nan or infinity; the alarm has their number in the worst class."""
 
     def __call__(self, event: Event) -> Iterator[Alarm]:
         for layer, counts in event.nonfinite.items():

@@ -177,7 +177,7 @@ def publish(trainer: Trainer, event: Event, metrics: Collection[str] | None = No
 
 
 def _trained(module: LightningModule, name: str | None) -> nn.Module:
-    """Return the module to measure: by its name, or the one whose forward pass training calls."""
+    """Return the module with this name or, without a name, the module that training calls."""
     if name is not None:
         try:
             return module.get_submodule(name)

@@ -81,7 +81,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Logarithmic:
-    """Measurements at equal steps of the logarithm: `per_decade` from each power of 10 to the next.
+    """Measurements at logarithmically spaced epochs or steps: `per_decade` in a factor of 10.
 
     >>> [epoch for epoch in range(1, 101) if Logarithmic(per_decade=3).due(epoch)]
     [1, 2, 5, 10, 22, 46, 100]
@@ -197,7 +197,7 @@ class Monitor:
 
     `monitor.last` is the latest `Event`, `monitor.history` holds the scalars of all events, and
     `monitor.alarms` the alarms raised. Sinks are called with each event. Under torch.distributed
-    the moments of all processes are merged exactly; only the first process calls sinks and logs
+    the sums of all processes are merged exactly; only the first process calls sinks and logs
     alarms.
 
     Args:
@@ -333,7 +333,7 @@ class Monitor:
 
     @property
     def next_tokens(self) -> bool:
-        """Whether labels are the next tokens, so that a batch needs no labels beside its tokens."""
+        """Whether labels are the next tokens, so that a batch needs only its tokens."""
         return self._labels == "next"
 
     @property

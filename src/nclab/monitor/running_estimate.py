@@ -44,9 +44,9 @@ from nclab.statistics.checks import IGNORE_INDEX, as_labels
 
 INSTEAD = "Use monitor.measure(loader) at chosen moments"
 BLOCK_ROWS = 2048
-"""Rows are collected and added to the sums from this number on, as large updates are faster."""
+"""Number of collected rows that are added to the sums at once, as large updates are faster."""
 BLOCK_BYTES = 2**25
-"""Collected rows are also added from this number of bytes on, which limits the memory."""
+"""Collected rows are also added if they have this many bytes, which limits the memory."""
 BLOCK_LOGITS = 2**19
 """A batch with this number of logits or more is added at once, as collecting would copy them."""
 REASONS = {
@@ -318,7 +318,7 @@ class TrainingHooks:
     def _finish(
         self, recorder: Recorder, labels: BatchLabels, output: Any, loss: float | None = None
     ) -> None:
-        """Hand over features, logits and labels of a forward pass, or store why there are none."""
+        """Pass on features, logits and labels of a forward pass, or store why they are missing."""
         rows = []
         for layer in self.layers.measured:
             features = self.layers.features(layer, recorder, output)
@@ -557,7 +557,7 @@ def read_moments(layer: Mapping[str, Any]) -> ClassMoments:
     """Return the moments in the state of one layer; raise if the state is damaged."""
     moments = ClassMoments.from_state_dict(layer["moments"])
     if layer["nonfinite"].shape != (moments.num_classes,):
-        raise ValueError("counts of another number of classes")
+        raise ValueError("not one count of rows with nan or infinity for each class")
     return moments
 
 

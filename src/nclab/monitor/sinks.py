@@ -251,8 +251,8 @@ class WandbSink:
     """Logs scalars against `nc/step` to a Weights & Biases run, and alarms as alerts.
 
     Without `run`, the sink uses the active run of `wandb.init`; if no run is active, it opens one
-    with `init` and finishes it at the end. The separate axis `nc/step` is needed because W&B drops
-    values that are logged for an earlier step.
+    with the options `init` and finishes it at the end. Scalars have their own axis `nc/step`,
+    because W&B drops values that are logged for an earlier step.
 
     >>> WandbSink(project="collapse", mode="offline").run is None
     True

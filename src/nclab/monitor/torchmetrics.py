@@ -19,7 +19,7 @@ from nclab.statistics.checks import IGNORE_INDEX, check_sizes
 try:
     from torchmetrics import Metric
 except ImportError as error:
-    raise MissingExtra("The torchmetrics metric", package="torchmetrics") from error
+    raise MissingExtra("The metric NeuralCollapse", package="torchmetrics") from error
 
 REASONS = {
     "second pass": "a metric sees each feature once; use nclab.measure_features",
@@ -30,7 +30,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of moments as one row of float64 numbers, which processes exchange and merge.
+    """Layout of `ClassMoments` as one row of float64 numbers, which processes exchange and merge.
 
     >>> layout = Layout(num_classes=2, dim=2, scatter=False, ignore_index=None)
     >>> rows = torch.zeros(2, layout.size, dtype=torch.float64)
@@ -112,7 +112,7 @@ class NeuralCollapse(Metric):
 
     `update` takes features (B, d) and labels; `compute()` returns `min_intra`, `nc1_trace_ratio`,
     `cdnv` and so on, named `nc/<layer>/<metric>` if `layer` is given. Under torch.distributed the
-    moments of all processes are merged exactly. The state stays float64 when the dtype of the
+    sums of all processes are merged exactly. The state stays float64 when the dtype of the
     surrounding model changes. Classes without samples are skipped; an undefined value, as with
     fewer than two classes, is nan.
 

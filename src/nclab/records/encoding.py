@@ -18,7 +18,7 @@ from nclab.errors import RecordError
 MAX_LINE_BYTES = 1 << 26
 """Longest line that nclab writes to a journal or reads from it."""
 CHECKSUM_SCHEMA: int = 2
-"""First schema whose lines and files carry checksums."""
+"""First version of the format (schema) in which lines and files have checksums."""
 CHECKSUM = "check"
 """Key of the checksum, the last entry of a line or a file."""
 _LINE_END = re.compile(rb',"check":"([1-9][0-9]*)-([1-9][0-9]*)-([0-9a-f]{8})"\}\n?\Z')

@@ -37,13 +37,14 @@ Record = dict[str, Any]
 _OLD_HEADING = b'{"kind":"start","schema":1}'
 """First line of the journals of nclab 0.1.0, whose lines have no checksums."""
 _COMPARED_BYTES = 256
-"""Number of bytes before the reader's position that the reader compares at each call.
+"""Number of bytes before its position that a reader reads again at each call.
 
 If they have changed, the run was resumed from an earlier step, and the reader starts again.
 """
 _BLOCK_BYTES = 1 << 20
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.05
-"""Attempts of a writer to get the lock, as `is_locked` in another process holds it for a moment."""
+"""Number of attempts to get the lock, and the pause between them. Several attempts are needed
+because `is_locked` in another process holds the lock for a moment."""
 
 
 class Damage(NamedTuple):
@@ -424,7 +425,7 @@ class JournalWriter:
         return RecordError(self._refusal)
 
     def before_step(self, step: int) -> tuple[int, int]:
-        """Return the bytes of the journal before a step, and the number of records after them.
+        """Return the number of bytes before a step, and the number of records from this step on.
 
         The record that ends the run is not counted.
         """

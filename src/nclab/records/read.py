@@ -1,4 +1,4 @@
-"""Reading runs, also while they are written: one run, its newest records, all of a folder."""
+"""Reading runs, also while they are written: a run, its newest records, or all runs of a folder."""
 
 import json
 import os
@@ -119,7 +119,7 @@ def glance(folder: str | os.PathLike[str], *, root: Path | None = None) -> RunVi
 
 
 def _newest(lines: Iterable[bytes]) -> Iterator[Record]:
-    """Yield the last measurement and the end among the lines; only these two are decoded."""
+    """Yield the last measurement and the record that ends the run; decode only these two lines."""
     newest: dict[bytes, bytes] = {}
     prefixes = (line_prefix(MEASUREMENT), line_prefix(END))
     for line in lines:

@@ -230,9 +230,10 @@ class Run:
             warnings.warn(message, NclabWarning, stacklevel=3)
         if foreign and not usable and self._journal.damage is None:
             raise RecordError(
-                f"Expected a checkpoint that belongs to {self._journal.path}, but "
-                f"{', '.join(foreign)} do not. Restore journal or checkpoints from a copy, or "
-                f"delete {self.folder / CHECKPOINTS} to start again without the records."
+                f"Expected checkpoints of {self._journal.path}, got those of another journal: "
+                f"{', '.join(foreign)}. Restore the journal or the checkpoints from a copy, or "
+                f"delete {self.folder / CHECKPOINTS}: training then starts again, and the "
+                "recorded values are lost."
             )
         return usable
 

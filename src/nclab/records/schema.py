@@ -79,7 +79,7 @@ class MeasurementRecord(TypedDict):
     log_time: NotRequired[float | None]
     """Logarithm of the time in the layer-peeled model, which has no epochs; None at time 0."""
     source: NotRequired[str]
-    """Source of a monitor: `training` (running estimate) or `loader` (exact measurement)."""
+    """How a monitor measured: `training` (running estimate) or `loader` (exact measurement)."""
     split: NotRequired[str]
     """Data that were measured: train (default), test, val, ..."""
     layers: list[LayerNumbers]

@@ -158,7 +158,7 @@ class Responses:
         self._assets = dict(assets(self._plotly))
 
     async def read(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Read new data and return the value of a function; both happen in a thread."""
+        """Read new data, then call the function and return its value, all in another thread."""
 
         def call() -> Any:
             self._watcher.refresh()

@@ -39,7 +39,7 @@ _CLAIM_TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict", "mark"
 _HERE_TEXTS = ("verdict", "evidence", "size", "relation", "says")
 _ERRATUM_TEXTS = ("where", "printed", "correct", "why", "confidence")
 _OUR_PREFIX = "findings/"
-"""Prefix of the ids of our own findings, which older files do not mark otherwise."""
+"""Prefix of the ids of our own findings; in older files nothing else shows that they are ours."""
 DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors that drawing a picture raises if its file is valid JSON with wrong content."""
 
@@ -78,7 +78,7 @@ class ExperimentFolder:
 
     name: str
     preset: str
-    """Preset of the numbers; empty if unknown."""
+    """Name of the preset with which the numbers were computed; empty if unknown."""
     seeds: list[Any]
     figures: tuple[Figure, ...]
     file: Path | None
@@ -216,12 +216,12 @@ def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
 
 
 def _texts(value: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
-    """Return the named entries of an object as texts; missing entries become empty texts."""
+    """Return {name: text} for `names`, the entries to read; missing entries become empty texts."""
     return {str(name): str(value.get(name) or "") for name in names}
 
 
 def _texts_by_key(content: Any, names: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return the named entries of every object in `content` as texts, by the key of the object."""
+    """Return {key: {name: text}} for every object in `content`; `names` are the entries to read."""
     items = content.items() if isinstance(content, dict) else ()
     return {str(key): _texts(value, names) for key, value in items if isinstance(value, dict)}
 

@@ -33,7 +33,7 @@ LAST = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
 MAX_OVERVIEW_RUNS = 12
 """Largest number of runs on the overview; the page of runs lists all runs."""
 TONES = ("good", "fair", "bad", "open")
-"""Colours of verdicts, in the order in which verdicts are counted."""
+"""Names of the colours of verdicts, in the order in which pages list the verdicts."""
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,7 @@ def _counts(claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _relations(claims: Sequence[Mapping[str, Any]]) -> str:
-    """Return a text: how many verdicts on these runs agree with the recorded verdicts."""
+    """Return in words how many verdicts on these runs agree with the recorded verdicts."""
     counts = Counter(str(claim["here"]["relation"]) for claim in claims if claim["here"])
     verbs = {"agrees": "agree", "differs": "differ", "undecided": "undecided"}
     return ", ".join(f"{counts[name]} {verb}" for name, verb in verbs.items()) if counts else ""

@@ -36,7 +36,7 @@ BOUNDS = (
     ("cosine within classes ≥", "intra_lower", "min_intra"),
     ("cosine between classes ≤", "inter_upper", "max_inter"),
 )
-"""Text on the page, key of the bound in the certificate, and metric with this bound."""
+"""For each bound of a certificate: its text on the page, its key, and the metric it bounds."""
 POINTS = 200
 """Largest number of points of a curve on the page that compares runs."""
 MAX_LIST = 4

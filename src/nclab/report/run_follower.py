@@ -1,6 +1,7 @@
 """A run that may still grow: its curves, pictures and state, read incrementally.
 
-Of long journals only some records are kept: scalars as columns for curves, lines for animations.
+Only some records of a long journal are kept: their scalars, in columns, for curves, and their
+lines, not decoded, for animations.
 """
 
 import json
@@ -46,7 +47,7 @@ FEWEST = 64
 AXES = {"step": "step", "epoch": "epoch", "log_time": "log t"}
 """Horizontal axes of curves: their names in records, and on pages."""
 ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
-"""A list of numbers in JSON. Curves need no lists, and most of a record consists of them."""
+"""Pattern of a list of numbers in JSON. Most of a record are lists, which curves do not need."""
 NOT_CURVES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
 """Sizes of a layer, which are not drawn as curves."""
 _BATCH_BYTES = 1 << 22
@@ -131,7 +132,7 @@ class Columns:
         return any(value == value for value in self._axes[axis])
 
     def names(self) -> list[Key]:
-        """Return all curves in the order in which records name them."""
+        """Return layer and metric of every curve, in the order of their first values."""
         return list(self._values)
 
     def _widen(self, lines: Sequence[bytes], *, is_first: bool) -> None:
@@ -344,7 +345,7 @@ class RunFollower:
         return list(dict.fromkeys(layer for layer, _ in self.names() if layer))
 
     def curve(self, key: Key, axis: str) -> tuple[list[float], list[float | None]]:
-        """Return one curve; of several kinds of records with it, the one with the most points."""
+        """Return one curve; if several kinds of records have it, the curve with the most points."""
         curves = [columns.points(key, axis) for columns in self.columns.values()]
         return max(curves, key=lambda curve: len(curve[0]), default=([], []))
 

@@ -23,8 +23,8 @@ Cones = tuple[tuple[tuple[float, ...], ...], ...]
 Array = NDArray[np.float64]
 
 TIE = 1e-9
-"""Inputs are drawn again if their two largest logits differ by less than this, or if their inner
-product with the normal of a plane is this small."""
+"""Inputs are drawn again if their two largest logits differ by less than this, or if the absolute
+value of their inner product with the normal of a plane is smaller than this."""
 TEACHERS = 200
 """Number of teachers that are tried for the requested balance."""
 REDRAWS = 20

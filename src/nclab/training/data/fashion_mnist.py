@@ -154,7 +154,7 @@ class Basis(NamedTuple):
 
 
 _BASES: dict[tuple[int, int], Basis] = {}
-"""Checksum of the images and number of directions -> basis; a sweep draws the same data often."""
+"""Bases that were computed before, by the checksum of the images and the number of directions."""
 
 
 def principal_components(pixels: Tensor, rows: Tensor, count: int) -> Tensor:

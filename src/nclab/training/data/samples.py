@@ -106,7 +106,7 @@ class SampleFile:
     name: str | None = None
     """Short name of the data; by default the name of the file without its suffix."""
     rows: int | None = None
-    """Number of samples to use, the first of the file; all by default."""
+    """Number of samples to use, counted from the start of the file; all by default."""
 
     def __post_init__(self) -> None:
         if self.rows is not None and self.rows < 2:

@@ -34,7 +34,7 @@ def plugin_sources() -> dict[str, Any]:
 
 
 def source_name(source: Any) -> str:
-    """Return the name of a source: ours, or the entry point of its plugin."""
+    """Return the name of a source in nclab, or that of the entry point of its plugin."""
     names = {kind: name for name, kind in (SOURCES | plugin_sources()).items()}
     if type(source) not in names:
         raise NclabError(

@@ -25,7 +25,7 @@ Array = Any
 PLAIN, TRANSPOSED = ord("N"), ord("T")
 SGD, MOMENTUM, ADAM, SIGN = range(4)
 """Rules of the optimiser. SGD is MOMENTUM without Nesterov and with coupled weight decay, which is
-added to the gradient; the most common rule has a faster loop."""
+added to the gradient; this rule is the most common and has its own, faster loop."""
 CROSS_ENTROPY, LABEL_SMOOTHING, FOCAL, MSE = range(4)
 RELU, GELU, TANH = range(3)
 
@@ -91,7 +91,7 @@ class Work(NamedTuple):
     """Working memory for one batch."""
 
     features: Array
-    """Samples and outputs of batch norms by the layer that reads them, (layers, widest * batch)."""
+    """Inputs of each linear layer: samples or outputs of batch norms, (layers, widest * batch)."""
     active: Array
     """Output of each activation; without batch norm the next linear layer reads it."""
     slopes: Array
@@ -329,7 +329,7 @@ def _momentum(
     """Update momenta v and parameters theta by the gradients g; Nesterov steps by g + momentum * v.
 
     v <- momentum * v + g; theta <- remaining * theta - rate * v. `remaining` is the factor of
-    decoupled weight decay, and coupled * theta becomes the start of the next gradient.
+    decoupled weight decay. The gradient of the next step is initialised with coupled * theta.
     """
     for i in range(theta.shape[0]):
         v[i] = numbers.momentum * v[i] + g[i]
@@ -352,8 +352,8 @@ def _adam(
     """Update the parameters theta by Adam, with running means m of the gradients g and s of g^2.
 
     theta <- remaining * theta - rate * m / (sqrt(s) / root + epsilon), with rate and root from
-    `Work.corrections`. `remaining` is the factor of decoupled weight decay, and coupled * theta
-    becomes the start of the next gradient.
+    `Work.corrections`. `remaining` is the factor of decoupled weight decay. The gradient of the
+    next step is initialised with coupled * theta.
     """
     rate, root = corrections[0], corrections[1]
     for i in range(theta.shape[0]):
@@ -369,7 +369,7 @@ def _sign(theta: Array, v: Array, g: Array, coupled: Any, remaining: Any, number
     """Update momenta v and parameters theta by the gradients g, with steps of equal size.
 
     v <- momentum * v + g; theta <- remaining * theta - rate * sign(v). `remaining` is the factor
-    of decoupled weight decay, and coupled * theta becomes the start of the next gradient.
+    of decoupled weight decay. The gradient of the next step is initialised with coupled * theta.
     """
     for i in range(theta.shape[0]):
         v[i] = numbers.momentum * v[i] + g[i]

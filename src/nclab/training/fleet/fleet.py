@@ -94,7 +94,8 @@ class Fleet:
         """Number of finished epochs; raise if the members are not at the same epoch."""
         if len(set(self._epochs)) > 1:
             raise NclabError(
-                f"Expected all members at one epoch, got {self._epochs}. Load each of them."
+                f"Expected all members at the same epoch, got epochs {self._epochs}. Load a state "
+                "of the same epoch into every member."
             )
         return self._epochs[0]
 
@@ -198,7 +199,7 @@ def _checked_data(
     if x.ndim != 2 or x.shape[1] != shape.inputs:
         raise DataError(
             f"Expected inputs of shape (n, {shape.inputs}), got {tuple(x.shape)}. Flatten each "
-            "sample to a row, and set the inputs of the shape to their dimension."
+            "sample to a row, and set `inputs` of the network's Shape to the length of a row."
         )
     if y.shape != x.shape[:1] or y.dtype.is_floating_point:
         raise DataError(

@@ -1,4 +1,7 @@
-"""Training steps by the compiled kernel: memory and numbers for one epoch of one member."""
+"""Training steps by the compiled kernel.
+
+This file prepares the arrays and hyperparameters that the kernel needs for one epoch of one member.
+"""
 
 import ctypes
 import math
@@ -22,7 +25,7 @@ from nclab.training.fleet.torch_backend import (
 )
 
 RULES = {"sgd": "MOMENTUM", "adam": "ADAM", "signum": "SIGN"}
-"""Kernel constant by the rule of the optimiser, for all but plain SGD."""
+"""Name of the kernel's constant for every optimiser except plain SGD."""
 
 
 def train_epoch(

@@ -22,7 +22,7 @@ PARTS = ("data", "selection", "shape", "recipe")
 MOST_VALUES = 12
 """Largest number of values of an axis that a printed plan lists."""
 Condition = tuple[str, Callable[[Any], bool]]
-"""Path of a deciding field, and whether a value of this field makes another field matter."""
+"""Path of a field, and a function that says for its value whether another field is used."""
 ADAM: Condition = ("recipe.optimizer", lambda name: name in ("adam", "adamw"))
 MOMENTUM = ("sgd", "sgdw", "signum", "signumw")
 READ_IF: dict[str, Condition] = {
@@ -37,7 +37,7 @@ READ_IF: dict[str, Condition] = {
     "recipe.focal_gamma": ("recipe.loss", lambda name: name == "focal"),
     "selection.tail": ("selection.imbalance", lambda ratio: ratio > 1),
 }
-"""Fields that matter only if another field has a certain value."""
+"""Fields that are used only if another field has certain values, with this condition."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Axes:
         return list(configs.values())
 
     def never_read(self, paths: Iterable[str]) -> dict[str, tuple[str, list[Any]]]:
-        """Return the fields of `paths` that no combination uses.
+        """Return the fields of `paths` that no combination uses, as a dictionary.
 
-        Each has the field that decides whether it is used, and the values of that field.
+        Its values are the field that decides whether a field is used, and that field's values.
 
         >>> Axes(SweepConfig()).never_read(["recipe.smoothing", "recipe.rate"])
         {'recipe.smoothing': ('recipe.loss', ['cross_entropy'])}
@@ -192,14 +192,14 @@ class SweepPlan:
 
     @property
     def settings(self) -> dict[str, Row]:
-        """Name of a run -> values of the settings that differ between the fleets."""
+        """For every run, by name: the values of the settings that differ between the fleets."""
         settings = {run.name: settings_of(run.config) for run in self.runs}
         names = differing([settings[fleet.runs[0].name] for fleet in self.fleets])
         return {run: {name: row.get(name) for name in names} for run, row in settings.items()}
 
     @property
     def axes(self) -> dict[str, list[object]]:
-        """Setting that differs between runs, such as norm or seed -> list of its values."""
+        """Settings that differ between runs, such as norm or seed, each with the list of values."""
         members = {run.name: dataclasses.asdict(run.member) for run in self.runs}
         rows = [{**settings, **members[name]} for name, settings in self.settings.items()]
         return {

@@ -144,7 +144,7 @@ def differing(settings: Sequence[Row]) -> list[str]:
 
 
 def rows_table(rows: Sequence[Row], axes: Collection[str] = ()) -> "Table":
-    """Return a table for the terminal with one line per network and a column per axis.
+    """Return a table for the terminal: a line per network and a column per setting that varies.
 
     Lines of networks that have not converged are dim, and the last column says why. The table has
     at most 200 lines.

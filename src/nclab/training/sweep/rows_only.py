@@ -1,9 +1,9 @@
 """Training of very many small networks of which only one row of numbers is kept.
 
 An ordinary sweep keeps a folder with journal and checkpoints for every network. For networks that
-train in half a second, writing these takes half as long again. Here a group of networks, some
-seconds of work, writes one file when all its members have ended. If the process is killed, only
-unfinished groups are lost, and the same call continues with them.
+train in half a second, writing these files would make a sweep 50 % longer. Here a group of
+networks, some seconds of work, writes one file when all its members have ended. If the process is
+killed, only unfinished groups are lost, and the same call continues with them.
 """
 
 import hashlib

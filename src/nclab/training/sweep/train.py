@@ -162,7 +162,7 @@ def run_groups(
 
 
 def _raise_failure(result: JobResult) -> None:
-    """Raise if the job failed: an error of nclab that a user can correct, else the traceback."""
+    """Raise if the job failed; errors that the user cannot correct are raised with a traceback."""
     if result.error is None:
         return
     kind, _, line = result.error.partition(": ")
