@@ -54,7 +54,8 @@ MODELS = {
     "quick": ((5, 5, 1.0), (3, 2, 1.5)),
     "paper": ((5, 5, 1.0), (5, 5, 2.0), (7, 3, 2.0), (3, 7, 2.0), (3, 2, 1.5)),
 }
-"""Layer-peeled models by preset: majority classes, minority classes, and the bound on the norms."""
+"""Tested layer-peeled models by preset: the numbers of majority and of minority classes, and the
+bound on the norms."""
 NEAR = 0.05
 """Relative distance below and above the critical imbalance at which descent is tested."""
 DIFFERENT, EQUAL = 1 - 1e-3, 1 - 1e-6
@@ -106,8 +107,8 @@ def measure(trained_network: TrainedNetwork) -> dict[str, Any]:
     """Measure the cosines of minority classifiers, and how far W W' is from three geometries.
 
     The geometries are the simplex ETF, SELI and the target. The target is the optimum for the class
-    counts and the weight decay. Training puts no weight decay on features; the measured ratio of
-    the norms of W and H determines the value that the target uses for the features.
+    counts and the weight decay. It needs a weight decay of the features, which training does not
+    have; this is computed from the measured ratio of the norms of W and H.
     """
     last = LastLayer(trained_network)
     W, sizes = last.weight, last.moments.counts.double()
@@ -130,7 +131,7 @@ def measure(trained_network: TrainedNetwork) -> dict[str, Any]:
 
 
 def _minority_cosine(matrix: Tensor) -> float:
-    """Return the mean of (C, C) cosines between two different minority classes.
+    """Return the mean of the entries of a (C, C) matrix for two different minority classes.
 
     The minority classes are the second half of all classes.
     """
@@ -141,7 +142,7 @@ def _minority_cosine(matrix: Tensor) -> float:
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Train missing networks, and return a row for every network."""
+    """Train the networks that are not recorded yet, and return a row for every network."""
     fleets: list[tuple[Row, SweepConfig]] = []
     for seed in seeds:
         for imbalance in config.imbalances:
@@ -152,7 +153,7 @@ def run(
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return cosines and distances by imbalance and weight decay."""
+    """Return a table of cosines and distances by imbalance and weight decay."""
     title = (
         "Mean cosine between minority classifiers, and distances of the normalised Gram matrix of "
         "the classifier; mean ± deviation over networks with training accuracy 0.99 or more"
@@ -163,7 +164,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return cosines and distances against the imbalance."""
+    """Return a picture of the cosines and distances against the imbalance."""
     angles = []
     for colour, decay in enumerate(numbers["config"]["weight_decays"]):
         where = {"weight_decay": decay}
@@ -239,7 +240,7 @@ def finite_target(numbers: Numbers) -> Finding:
     "fang2021, Sec. Abstract “explaining and predicting common empirical patterns”",
 )
 def tail_angles(numbers: Numbers) -> Finding:
-    """Require that the mean cosine is within 0.1 of its target, for each weight decay."""
+    """Require that the cosine of minority classifiers is within 0.1 of that of the target."""
 
     def distance(row: Row) -> float | None:
         deviation = study.column("minority", minus="target_minority")(row)
@@ -268,7 +269,7 @@ def critical_ratio(large: int, small: int, size: float) -> float:
     $\ell$ is the cross-entropy of one sample. $E_W$ and $E_H$ bound the norms of W and H; `size` is
     $\sqrt{E_W E_H}$. Of n samples, each of the `small` classes has $n_B$, and each of the `large`
     classes has R times as many. t(R) is the Lagrange multiplier of the norm bound at the
-    optimum. The small classes have equal classifier rows if t is above their share $n_B/n$.
+    optimum. The small classes have equal classifier rows if t exceeds $n_B/n$.
     """
 
     def excess(log_ratio: float) -> float:

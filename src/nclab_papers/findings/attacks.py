@@ -9,7 +9,7 @@ NETWORKS = ("vgg", "mlp")
 
 
 def terminal_phase() -> Numbers:
-    """Return networks in which everything improves by 0.1 after interpolation."""
+    """Return invented results in which every quantity improves by 0.1 after interpolation."""
     rows = []
     for seed in range(8):
         for moment, gain in (("before", 0.0), ("after", 0.1 + 0.001 * (-1) ** seed)):
@@ -30,7 +30,7 @@ def at_the_end(name: str, value: Any) -> Change:
 
 
 def exchanged_moments(row: Row) -> Row:
-    """Return the fields that turn a row of one moment into a row of the other moment."""
+    """Return the fields `moment` and `epoch` of the other moment of the same run."""
     is_first = row["moment"] == "before"
     return {"moment": "after" if is_first else "before", "epoch": 60 - row["epoch"]}
 

@@ -74,7 +74,8 @@ class Config:
     weight_decay: float = 1e-3
     """Weight decay of the network of pan2023: the middle one of the seven in the thesis."""
     tested: int = 10_000
-    """Number of test samples: images for VGG-13, new samples of the teacher for the other."""
+    """Number of test samples: images for VGG-13, new samples of the teacher for the network of
+    pan2023."""
     perturbed: int = 2000
     """Number of test samples that are perturbed."""
     radii: tuple[float, ...] = (0.02, 0.05)
@@ -85,7 +86,7 @@ class Config:
     """Standard deviations of the noise, in standard deviations of the inputs."""
 
     def described(self, network: Network) -> dict[str, Any]:
-        """Return the fields that the results of a network depend on."""
+        """Return the settings that the results of a network depend on."""
         irrelevant = ("mlp", "layers", "weight_decay") if network == "vgg" else ("vgg",)
         fields = {k: value for k, value in asdict(self).items() if k not in irrelevant}
         if network == "vgg":
@@ -130,7 +131,7 @@ class Data(NamedTuple):
 
 
 class FleetTrainer:
-    """Training of one network by `Fleet`, with the methods of the trainer of VGG-13."""
+    """Trainer of one network that uses `Fleet`, with the interface of the VGG-13 trainer."""
 
     def __init__(self, shape: Shape, member: Member, recipe: Recipe, samples: Samples) -> None:
         self.recipe = recipe
@@ -328,7 +329,7 @@ def attacked_accuracy(
 def _survivors(
     model: Model, inputs: Tensor, labels: Tensor, radius: float, steps: int, box: Box
 ) -> int:
-    """Count the samples that are correct after every step of the adversary."""
+    """Count the samples that are correct at the start and after each step of the adversary."""
     moved = inputs
     for step in range(steps + 1):
         moved = moved.detach().requires_grad_(step < steps)

@@ -1,7 +1,7 @@
 """Tour of the metrics on four known cases, from exact collapse to none.
 
 The cases are an exact simplex, a simplex with noise, random features and a small trained network.
-The metrics of the exact simplex are known by hand.
+The metrics of the exact simplex can be computed by hand.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,8 @@ class Config:
     """Sizes of the tour."""
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    """Settings of the classifier; the other cases have its classes, samples and width."""
+    """Settings of the classifier; the other cases have the same numbers of classes and samples,
+    and the same width."""
     noise: float = 1e-3
     """Standard deviation of nearly collapsed features, relative to the norm of their means."""
 

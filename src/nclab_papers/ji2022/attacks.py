@@ -75,13 +75,13 @@ def steeper(run: str, name: str, power: float) -> Change:
 
 
 def all_steeper(numbers: Numbers) -> Numbers:
-    """Return the numbers with much steeper curves of descent, which fall about like t^-0.4."""
+    """Return results of Figure 2 in which the curves of descent fall fast, about like t^-0.4."""
     changes = [steeper("starts.*.descent", name, 3.6) for name in QUANTITIES]
     return reduce(lambda result, change: change(result), changes, numbers)
 
 
 def ahead_after(steps: int) -> Case:
-    """Return a case in which normalised descent passes plain descent after this many steps."""
+    """Return a case in which normalised descent passes plain descent after `steps` steps."""
 
     def case(claim: Claim, numbers: Numbers) -> Numbers:
         level = dict.fromkeys(("margin", *QUANTITIES), 1.0)
@@ -108,9 +108,9 @@ def late_falls(numbers: Numbers) -> Numbers:
 
 
 def reversed_training(numbers: Numbers) -> Numbers:
-    """Return the rows of Figure 3 with all quantities but the accuracy reversed in time.
+    """Return Figure 3 with the quantities of every second seed reversed in time.
 
-    Every second seed is reversed.
+    The accuracy is not reversed.
     """
     accuracies = {row["epoch"]: row["accuracy"] for row in numbers["rows"]}
     shuffled = reverse("rows", "epoch")(numbers)
@@ -119,7 +119,7 @@ def reversed_training(numbers: Numbers) -> Numbers:
 
 
 def both_on_the_mean(numbers: Numbers) -> Numbers:
-    """Return numbers in which descent on the summed loss ends as well as on the mean loss."""
+    """Return numbers in which descent on the summed loss has the results of the mean loss."""
     return {**numbers, "sum": numbers["mean"]}
 
 

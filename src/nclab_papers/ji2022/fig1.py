@@ -103,7 +103,7 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Return features, class means and classifiers at several steps."""
+    """Return a picture of features, class means and classifiers at several steps."""
     classes = numbers["config"]["classes"]
     panels = tuple(_panel(moment, classes) for moment in numbers["moments"])
     caption = (

@@ -73,7 +73,7 @@ FEW_STEPS = 15
 Curves = dict[str, dict[int, float]]
 """A number for each curve (name of the quantity) and seed."""
 Samples = Mapping[str, list[dict[str, Any]]]
-"""Measurements along each run, by its name: descent, normalised or flow."""
+"""Measurements along each run; the keys are "descent", "normalised" and "flow"."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Config:
     scale: float = 0.1
     """Standard deviation of the entries of W and H at the start of every run."""
     scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0)
-    """Values in place of `scale` that plain descent tries."""
+    """Further values of `scale`, at which only plain descent starts."""
     descent_steps: int = 100_000
     """Steps of plain descent, at rate 5 on the mean loss."""
     normalised_steps: int = 1000
@@ -195,7 +195,7 @@ def figure_slope(start: Row, name: str, first: int) -> float:
 
 
 def flow_time_slope(start: Row, name: str, first: int) -> float:
-    """Return the slope with t in time of the flow, of which a step takes as much as its rate."""
+    """Return `figure_slope` with t as the time of the flow, the learning rate times the steps."""
     steps, values = _curve_from(first, start, name)
     return slope(np.log(RATE * np.asarray(steps)), values)
 
@@ -314,9 +314,10 @@ def _reductions(preset: str) -> Numbers:
     figure="fig2_descent",
 )
 def sec_4_setting(numbers: Numbers) -> Finding:
-    """Require that some start of size 0.01 or more converges on the sum; else all on the mean.
+    """Require that descent on the summed loss converges from a start of size 0.01 or more.
 
-    A run converges if its normalised margin ends between 0.5 and 1, the largest possible value.
+    Otherwise the claim counts as corrected if descent on the mean loss converges from all these
+    starts. A run converges if its normalised margin ends between 0.5 and 1, the largest value.
     """
 
     def outcome(row: Row) -> str:
@@ -434,7 +435,8 @@ fig_2d = _panel_claim(
 def sec_5_3_slow(numbers: Numbers) -> Finding:
     """Require that no quantity falls as fast as 1/sqrt t; this number is our reading.
 
-    The claim is about speed only: a curve that stalls is slow. The panels judge whether it falls.
+    This claim is about speed only: a curve that stalls is slow. Whether curves fall is judged by
+    the claims on the panels.
     """
     powers = _by_choice(numbers, QUANTITIES, power)
     answer = f"powers of t above {-SLOW:g}, which is 1/√t"

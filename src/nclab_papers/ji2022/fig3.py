@@ -105,7 +105,10 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Return the paper's four panels, with means over seeds at epochs that all seeds measured."""
+    """Return a picture of the paper's four panels, with means over seeds.
+
+    It shows the epochs that are measured for all seeds.
+    """
     seeds, samples = numbers["seeds"], []
     for (epoch,), rows in group(numbers["rows"], "epoch").items():
         values = {name: [row[name] for row in rows] for name in QUANTITIES}
@@ -179,7 +182,7 @@ def fig_3a(seeds: Seeds) -> Finding:
     "From epoch 100 on, log of the within-class variation falls in a line over log log t.",
 )
 def fig_3b(seeds: Seeds) -> Finding:
-    """Compare the line with a power law and an exponential in t.
+    """Compare the straight line that the paper sees with a power law and an exponential in t.
 
     Each law is judged by how well it predicts the points that its fit did not use.
     """
@@ -296,7 +299,7 @@ def held_out(times: Sequence[float], values: Sequence[float], law: str) -> float
 
 
 def advantage(times: Sequence[float], values: Sequence[float]) -> float:
-    """Return `held_out` for a power of log t, minus its largest value for another law."""
+    """Return `held_out` for a power of log t, minus the largest `held_out` of the other laws."""
     claimed, *others = (held_out(times, values, law) for law in LAWS)
     return claimed - max(others)
 

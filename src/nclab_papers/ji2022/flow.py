@@ -35,14 +35,14 @@ from nclab_papers.ji2022.margin import SEEDS, SIZES
 LOG_TIMES = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Values of log t at which the flow is sampled."""
 LOG_LOG_2 = math.log(math.log(2))
-"""Upper bound on log L, the log of the loss, that the theorems assume."""
+"""The theorems assume that log L, the logarithm of the loss, is below this number."""
 NEAR = 0.1
 """A KKT residual at the last sampled time counts as zero if it is at most this number."""
 
 DIRECTIONS = 50
 """Random directions drawn for each size."""
 FAR = (100.0, 200.0)
-"""The two radii whose losses give the speed along a direction."""
+"""Two radii; `speed` is computed from the losses at both."""
 RADII = (5.0, 10.0, 20.0, 40.0, 80.0)
 """Radii r at which -log L / r^2 is compared with the margin."""
 
@@ -95,9 +95,9 @@ def _largest_by_time(numbers: Numbers, name: str) -> list[float]:
 
 
 def _if_loss_is_small(right: bool, evidence: str, numbers: Numbers) -> Finding:
-    """Return the verdict on a statement about the flows.
+    """Return the verdict on a statement about the flows, which assumes that the loss is small.
 
-    It is open if the loss of some flow is not below log 2 at log t = 10, as the theorems assume.
+    The verdict is open if the loss of some flow is not below log 2 at log t = 10.
     """
     first = _largest_by_time(numbers, "log_loss")[0]
     evidence = (
@@ -126,7 +126,7 @@ def _at_decades(series: Sequence[float]) -> str:
     figure="margins_flow",
 )
 def thm_3_1(numbers: Numbers) -> Finding:
-    """Require the hypothesis, and residuals that fall below `NEAR` like powers of log t."""
+    """Require a small loss, and KKT residuals that fall below `NEAR` like powers of log t."""
     epsilon, delta = _largest_by_time(numbers, "epsilon"), _largest_by_time(numbers, "delta")
     stuck = numbers["stuck"]
     powers = {
@@ -202,7 +202,7 @@ def _stationarity(problem: Problem, theta: Array) -> float:
     code="nclab.ulpm.separation.approximate_kkt",
 )
 def lemma_3_2(numbers: Numbers) -> Finding:
-    """Test the bounds with C = q_min/|theta|^2 of each point; a smaller C only loosens them."""
+    """Test the bounds, in which C is q_min/|theta|^2 of each point; a smaller C loosens them."""
     beta = numbers["largest_beta_printed"]
     least, most = numbers["constants"]
     evidence = (
@@ -228,7 +228,10 @@ def lemma_3_2(numbers: Numbers) -> Finding:
     figure="margins_flow",
 )
 def lemma_3_3(numbers: Numbers) -> Finding:
-    """Require that 1 - beta falls and the margin grows from each sample to the next."""
+    """Require that 1 - beta falls and the margin grows from each sample to the next.
+
+    beta is the cosine of theta and the negative gradient.
+    """
     gaps = _largest_by_time(numbers, "alignment_gap")
     margins = [
         min(float(row["margin"]) for row in numbers["rows"] if row["log_time"] == time)
@@ -300,7 +303,8 @@ def _speeds(preset: str) -> Numbers:
     code="nclab_papers.ji2022.flow.speed",
 )
 def sec_3_2_speeds(numbers: Numbers) -> Finding:
-    """Require that speeds equal margins, differ by a factor of 2, and are largest at a simplex."""
+    """Require that each speed equals the margin, that speeds differ by a factor of 2 or more
+    between directions, and that the speed of a simplex is the largest."""
     evidence = (
         f"in {numbers['directions']} directions the speed of log L per squared radius is between "
         f"{number(numbers['slowest'])} and {number(numbers['fastest'])} of the speed of a simplex "

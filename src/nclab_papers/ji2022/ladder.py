@@ -85,7 +85,7 @@ class Config:
     rungs: int = len(RUNGS)
     """Number of rungs that the experiment includes, cheapest first."""
     hours: float = 1000.0
-    """Core hours per seed that training may take in all. Rungs that do not fit are not trained;
+    """Core hours per seed that training may take in total. Rungs that do not fit are not trained;
     their results are included if they are already finished."""
     only: str = ""
     """Preset of the only rung to train; empty for all rungs that fit into `hours`."""
@@ -209,7 +209,7 @@ def furthest(numbers: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Return the last measurement of every rung."""
+    """Return a table of the last measurement of every rung."""
     last = ends(numbers)
     rows = []
     for rung in numbers["rungs"]:

@@ -31,8 +31,8 @@ from nclab.ulpm.separation import optimal_point
 from nclab.ulpm.trajectory import QUANTITIES, quantities
 
 SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
-"""Classes, samples per class and dimensions d of the problems, in some with the smallest d that
-allows a simplex, C - 1."""
+"""Numbers of classes C, samples per class and dimensions d of the problems. Some have d = C - 1,
+the smallest d that allows a simplex."""
 SEARCHED = ((3, 1, 2), (3, 1, 4), (4, 1, 3), (4, 1, 5), (3, 2, 2))
 """Sizes of the problems whose critical points are searched, as in `SIZES`."""
 RADII = (1.5, 3.0, 5.0)
@@ -44,7 +44,7 @@ ENOUGH = 10
 STARTS = {"quick": 3, "paper": 20}
 """Number of random starts of each search, by preset."""
 CRITICAL = 1e-9
-"""A point counts as critical if the norm of the tangent gradient of the log loss, times the radius
+"""A point counts as critical if the norm of the tangent gradient of log(loss), times the radius
 of the sphere, is at most this number."""
 NONE_FOUND = f"the search found 0 critical points that are not optimal; {ENOUGH} are needed"
 
@@ -106,9 +106,9 @@ def _descents(preset: str) -> Numbers:
 
 
 def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
-    """Measure a critical point: its loss above the optimum, the smallest eigenvalue of the Hessian.
+    """Measure the loss at a critical point above the optimum, and the smallest Hessian eigenvalue.
 
-    Also measure the change of the log loss after a step along the eigenvector.
+    Also measure the change of log(loss) after a step along the eigenvector.
     """
     pairs = smallest_eigenpairs(problem, theta, count=1)
     start, value, direction = log_loss(problem, theta), pairs.values[0], pairs.vectors[0]
@@ -127,8 +127,8 @@ def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
 def _step(problem: Problem, theta: Array) -> dict[str, float]:
     """Take one step of `escape`; return the relative change of the loss, and its largest error.
 
-    The error includes that of the reported change, and that the direction must be a unit vector
-    orthogonal to the point. Both are 0 if `escape` found no descent direction.
+    The errors are those of the change that `escape` reports, and of its direction, which must be a
+    unit vector orthogonal to the point. The result is 0, 0 if `escape` finds no descent direction.
     """
     step = escape(problem, theta, angle=ANGLE)
     if step is None:
@@ -183,7 +183,7 @@ def sec_1_1_landscape(numbers: Numbers) -> Finding:
     ),
 )
 def sec_3_2_infinity(preset: str) -> Numbers:
-    """Measure the radial slope of the log loss at random points that separate the classes."""
+    """Measure the slope of log(loss) along the radius, at random points that separate classes."""
     rng = np.random.default_rng(0)
     slopes, losses, errors, step = [], [], [], 1e-5
     for size in SIZES:
@@ -223,7 +223,10 @@ def sec_3_2_infinity(preset: str) -> Numbers:
     ),
 )
 def thm_3_3(preset: str) -> Numbers:
-    """Minimise the loss on spheres, and compare with a collapsed point with |W| = 2|H|."""
+    """Minimise the loss on spheres, and measure the collapse and the loss of the minima.
+
+    Also measure the loss of a collapsed point with |W| = 2|H|.
+    """
     gaps, collapse, balance, uneven = [], [], [], []
     for size in SIZES:
         problem, radius = Problem(*size), 4.0
@@ -307,7 +310,11 @@ def remark_3_2(numbers: Numbers) -> Finding:
     ),
 )
 def def_3_2(preset: str) -> Numbers:
-    """Compare the tangent gradient with the point, its norm after a step, and the full gradient."""
+    """Test the definition of the tangent gradient at random points.
+
+    It must be orthogonal to the point, and the rest of the gradient parallel to the point. A step
+    along it must change the norm only in second order.
+    """
     problem = Problem(4, 2, 5)
     cosines, norms, remainders = [], [], []
     for seed in range(50):

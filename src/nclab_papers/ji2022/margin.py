@@ -98,7 +98,7 @@ def _margin_bound(preset: str) -> Numbers:
     code="nclab.ulpm.problem.largest_margin",
 )
 def lemma_3_1(numbers: Numbers) -> Finding:
-    """Require the bound, equality at simplex ETFs, and that a solver finds collapsed points."""
+    """Require that the bound holds, simplex ETFs reach it, and a solver finds collapsed points."""
     finding = judge_statement(numbers)
     evidence = (
         f"{finding.evidence}. Simplex ETFs reach the bound (ratio {numbers['frame_ratio']:.12f}), "
@@ -114,7 +114,8 @@ def lemma_3_1(numbers: Numbers) -> Finding:
 def _ray(preset: str) -> Numbers:
     """Compute the smallest feasible |theta|^2 / 2 along rays by a search and by two closed forms.
 
-    The closed forms divide by the margin (`power_one`) and by its square root (`power_half`).
+    The closed forms are |theta|^2 / 2 divided by the margin (`power_one`) and by its square root
+    (`power_half`).
     """
     rows = []
     for size in SIZES:

@@ -125,7 +125,7 @@ def _summary(run: Mapping[str, Any]) -> str:
     figure="escape",
 )
 def remark_3_3(numbers: Numbers) -> Finding:
-    """Require the component for noise with a density, and that such noise escapes soon.
+    """Require that noise with a density has a component that decreases the loss, and escapes soon.
 
     The source states neither learning rate nor noise size. If only some noises escape soon, the
     verdict depends on that choice.

@@ -46,8 +46,8 @@ LOSSES: dict[str, Loss] = {
     "square": lambda z: float(np.square(z - np.eye(len(z))).sum(0).mean()),
 }
 """Losses that are convex in the logits. All but the last depend on the margins only. The first
-three are strictly convex and strictly decreasing in every margin; the squared hinge is only where
-margins are below `MARGIN`, and the others are not."""
+three are strictly convex and strictly decreasing in every margin. The squared hinge is so only
+where margins are below `MARGIN`; the others are not."""
 
 
 STRICT = ("cross entropy", "exponential", "logistic of pairs")
@@ -90,10 +90,10 @@ FRAMES: dict[str, Array] = {
 
 
 def _other_losses(preset: str) -> Numbers:
-    """Return for every loss and bound on |W||H| the smallest loss of `FRAMES` over their scales.
+    """Return for every loss function and bound on |W||H| the smallest loss of each of `FRAMES`.
 
-    Where the corrected claim says that a simplex ETF is optimal, also search the smallest loss of
-    any W and H.
+    A frame is multiplied by the best number that the bound allows. Where the corrected claim says
+    that a simplex ETF is optimal, also search for the smallest loss over all W and H.
     """
     rows = []
     for (loss, measure), product in itertools.product(LOSSES.items(), PRODUCTS):
@@ -111,7 +111,7 @@ def _other_losses(preset: str) -> Numbers:
 
 
 def _exception(row: Mapping[str, Any]) -> str:
-    """Return the best frame without collapse if its loss is at most that of a simplex, else ""."""
+    """Return the name of the best frame without collapse; "" if a simplex has a smaller loss."""
     best = min(("orthogonal frame", "line"), key=lambda name: float(row[name]))
     return best if row[best] <= row["simplex"] + 1e-12 else ""
 
@@ -244,7 +244,10 @@ def _decay(preset: str) -> Numbers:
     code="nclab_papers.ji2022.remarks.descend_rescaled",
 )
 def sec_5_2_decay(numbers: Numbers) -> Finding:
-    """Compare directions: they must agree for degree 0, and as printed for degree 2."""
+    """Require that both descents end in the same direction for degree 0, and for degree 2.
+
+    The paper claims both. If only degree 0 agrees, the claim is corrected.
+    """
     evidence = (
         f"on an objective of degree 0, where only the direction matters, both descents end at the "
         f"same point up to a known factor (error {number(numbers['scale_invariant'])}), "

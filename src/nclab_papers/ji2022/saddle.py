@@ -40,7 +40,8 @@ BETAS = (-0.5, -0.3, -0.1, -0.03, -0.01, -0.003, -0.001)
 LIMIT_SCALES = (1.0, 1.5, 2.0)
 """Scales at which `smallest_beta` is compared with exp(-2 c^2)."""
 OPTIMAL_MARGIN = 0.9
-"""A run has reached the optimum if its normalised margin exceeds this; the saddle has 0.75."""
+"""A run has reached the optimum if its normalised margin exceeds this number. The normalised
+margin of the saddle is 0.75."""
 STEPS = {"quick": 3_000, "paper": 10_000}
 """Number of steps of the runs by preset, used while the experiment has no recorded numbers."""
 SLICE_DIGITS = 5
@@ -251,7 +252,10 @@ def eq_8(numbers: Numbers) -> Finding:
 
 
 def _gradient(preset: str) -> Numbers:
-    """Measure the multiple of the point that is the gradient, and compute both closed forms."""
+    """Measure by which factor the negative gradient is a multiple of the point.
+
+    Also compute both closed forms of this factor.
+    """
     problem, rows = example_problem(), []
     for scale in SCALES:
         theta = example_point(scale)
@@ -319,8 +323,8 @@ class EscapeRuns:
     stuck: Trajectory
     """Plain descent, which stays on the ray."""
     stochastic: Trajectory
-    """Descent with one sample per step. It leaves the ray, but not the plane of W and H, which
-    contains no ETF of four classes."""
+    """Descent with one sample per step. It leaves the ray but stays in the plane in which the rows
+    of W and H start; a plane contains no ETF of four classes."""
     noisy: Trajectory
     """Descent with normal noise in the gradient, which leaves the plane."""
     settled: Trajectory
@@ -418,7 +422,7 @@ def example_3_1_stuck(numbers: Numbers) -> Finding:
 
 
 def _family(preset: str) -> Numbers:
-    """Compute the change of the loss along the family in two ways, and the beta where it is 0."""
+    """Compute the change of the loss along the family in two ways, and the beta of no change."""
 
     def loss(scale: float, beta: float) -> float:
         """Return the loss at `family_point`, written out in its 16 logits."""
@@ -456,10 +460,10 @@ def _family(preset: str) -> Numbers:
     code="nclab_papers.ji2022.saddle.family_change",
 )
 def eq_11(numbers: Numbers) -> Finding:
-    """Require that the nearest member has no larger loss; else judge the corrected statement.
+    """Require that the member of the family nearest to the point has no larger loss.
 
-    It says that members have a smaller loss if |beta| > exp(-2 C^2), and so within every
-    epsilon > 16 C^2 exp(-4 C^2), both to leading order.
+    Otherwise judge the corrected statement: members have a smaller loss if |beta| > exp(-2 C^2),
+    and so within every epsilon > 16 C^2 exp(-4 C^2), both to leading order.
     """
     rows = numbers["rows"]
     nearest = max(row["beta"] for row in rows)
@@ -556,7 +560,8 @@ def example_3_1_saddle(numbers: Numbers) -> Finding:
 def example_3_1_noise(numbers: Numbers) -> Finding:
     """Require that stochastic descent, the paper's example of noise, reaches the optimum.
 
-    The seed with the smallest margin counts. Otherwise, noise in every coordinate must reach it.
+    The seed with the smallest margin counts. If it fails, the claim is corrected if descent after
+    noise in every coordinate reaches the optimum.
     """
     stochastic = {
         name: choose(_ends(numbers, "stochastic", name))

@@ -29,9 +29,9 @@ EXACT = 1e-12
 
 
 def _layer_peeled(preset: str) -> Numbers:
-    """Search the smallest loss for given norms, and bound the distance from collapse near it.
+    """Search for the smallest loss with given norms, and bound the deviation near it.
 
-    The bound is computed by a certificate and by hand.
+    The bound on the deviation from collapse is computed by a certificate and by hand.
     """
     classes, product = 4, 2.0
     best, root = g(product, classes), math.sqrt(product)
@@ -87,7 +87,7 @@ def eq_1(numbers: Numbers) -> Finding:
     ),
 )
 def def_2_1(preset: str) -> Numbers:
-    """Measure the error of the Gram matrix of the definition with random orthogonal Q.
+    """Measure the error of the Gram matrix of the defined simplex, with random orthogonal Q.
 
     Also measure the error of `simplex_etf`, and how far the matrices are from symmetric.
     """
@@ -353,10 +353,10 @@ def eq_4(preset: str) -> Numbers:
 
 
 def _direction(preset: str) -> Numbers:
-    """Measure how the log loss changes in a step along the gradient and against it.
+    """Measure how log(loss) changes in a step along the gradient and against it.
 
-    The paper prints the former as the direction of gradient flow. Also compare the first step of
-    the computed flow with the negative gradient.
+    The paper prints the gradient, without a minus sign, as the direction of the flow. Also
+    compare the first step of the computed flow with the negative gradient.
     """
     problem = Problem(4, 2, 5, "sum")
     theta = problem.initial(scale=0.5, seed=1)
