@@ -31,7 +31,7 @@ class Inequality:
     applies: BoolArray | bool = True
     """Whether each data set meets the hypotheses."""
     tolerance: FloatArray | float = 0.0
-    """Largest rounding error by which the inequality may be violated and still hold."""
+    """Largest violation that counts as rounding error; `holds` is then still true."""
 
     @property
     def slack(self) -> FloatArray:

@@ -30,12 +30,12 @@ PRECISION = 1e-10
 FEASIBLE = 1e-9
 """Largest relative violation of norms or excess loss that counts as feasible."""
 ROOM = 1e-14
-"""Relative distance of the norms from their bounds, so that rounding cannot exceed the bounds."""
+"""Relative distance kept between norms and their bounds, so that rounding cannot exceed them."""
 SHORT = 1e-3
 """Norm of reversed samples in a start, divided by the norm of the other samples. A reversed sample
 points away from the classifier row of its class."""
 SCALES = tuple(1.1**power for power in range(-6, 7))
-"""Norms of class 0 divided by those of the other classes that starts with reversed samples try."""
+"""Factors by which starts with reversed samples multiply the norms of class 0."""
 SMALLEST_NORM = 1e-150
 """Smaller norms are replaced by this number in divisions."""
 SMALLEST_SHARE = 1e-6
@@ -241,7 +241,7 @@ def worst_inter(
 
 
 def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> WorstCase:
-    """Search from every start, make the end points satisfy the constraints; return the worst."""
+    """Search from every start, move the end points into the constraints; return the worst one."""
     if starts < 1:
         raise DataError(f"Expected at least 1 start, got {starts}.")
     rng = np.random.default_rng(seed)
@@ -355,7 +355,7 @@ def _descend(search: WorstCaseProblem, sign: float, start: FloatArray) -> FloatA
 
 
 def _repair(search: WorstCaseProblem, point: FloatArray) -> FloatArray:
-    """Move a point towards the optimum until the loss is allowed; scale it to the full norms."""
+    """Return a point of full norms, moved towards the optimum until its loss is allowed."""
     centre = search.optimum()
 
     def mixed(share: float) -> FloatArray:

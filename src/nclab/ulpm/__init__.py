@@ -1,4 +1,5 @@
-"""The unconstrained layer-peeled model: descent, flow, KKT certificates and landscape."""
+"""The unconstrained layer-peeled model: descent, gradient flow, certificates of the KKT
+(Karush-Kuhn-Tucker) conditions, and the landscape of the loss."""
 
 from nclab.ulpm.descent import Disturbance, descend, normalised_descent
 from nclab.ulpm.flow import flow

@@ -1,4 +1,4 @@
-"""Descent on the layer-peeled model: fixed rate, noisy or stochastic, and normalised."""
+"""Gradient descent on the layer-peeled model: with fixed rate, noisy, stochastic or normalised."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -164,9 +164,9 @@ def _run(
 
 
 def _between_samples(stepper: Stepper, disturbance: Disturbance | None) -> Callable[[int], Advance]:
-    """Return a function that takes a given number of steps.
+    """Return a function step(n) that takes n steps, from one measured point to the next.
 
-    With noise or batches, it draws random numbers for every step.
+    With noise or batches, the function draws random numbers for every step.
     """
     problem = stepper.problem
     share = np.full(problem.samples, problem.share)
@@ -301,7 +301,7 @@ class KernelStepper(Stepper):
 
 
 class TorchStepper(Stepper):
-    """Steps in torch on CPU or GPU, for large problems; each step costs three GEMMs."""
+    """Steps in torch on CPU or GPU, for large problems; each step costs three matrix products."""
 
     def __init__(
         self, problem: Problem, theta: Array, rate: float, *, normalised: bool, device: str

@@ -26,11 +26,11 @@ EXAMPLE = "3.1"
 DIRECTION = np.array(
     [[1.0, -1.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0], [0.0, 0.0, -1.0, 1.0]]
 )
-"""W, and also H, of ji2022, Eq. (7), for scale 1."""
+"""The matrix that is both W and H in ji2022, Eq. (7), for scale 1."""
 
 
 def example_problem() -> Problem:
-    """Return the problem of Example 3.1: four classes, one sample each, d = 4, the sum loss."""
+    """Return the problem of Example 3.1: four classes, one sample each, d = 4, summed loss."""
     return Problem(num_classes=4, per_class=1, dim=4, reduction="sum")
 
 
@@ -156,7 +156,7 @@ def examine(subject: Subject) -> Examination:
 
 
 def slice_below(subject: Subject) -> tuple[Array, Array]:
-    """Return the loss around the point on two directions of the sphere, for a figure.
+    """Return the loss around the point along two directions on the sphere, for a figure.
 
     The directions are Hessian eigenvectors: that of the smallest eigenvalue and that of a larger
     one.

@@ -100,7 +100,7 @@ def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: A
 
 @_compiled(*FAST)
 def _log_loss(top: Array, sums: Array, share: Array, factor: Array) -> float:
-    """Return log L; write to `factor` what turns exponentials into d log L / dz.
+    """Return log L; write to `factor` the factors that turn exponentials into d log L / dz.
 
     The exponentials are those of `_softmax_weights`. The factor of a sample is
     share * p / (L * sum), with p the probability of the wrong classes.
@@ -156,7 +156,7 @@ def _weigh(weights: Array, sums: Array, factor: Array) -> None:
 
 @_compiled(*FAST)
 def _classifier_gradient(weights: Array, Ht: Array, gradient: Array) -> None:
-    """Write the gradient (C, d) of the classifier, weights H, to `gradient`."""
+    """Write the gradient (C, d) of the classifier, `weights` times H, to `gradient`."""
     classes, samples = weights.shape
     dim = Ht.shape[0]
     for j in range(classes):

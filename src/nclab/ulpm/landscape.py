@@ -218,7 +218,7 @@ class Landscape:
 
     @property
     def log_gap(self) -> float:
-        """Logarithm of L divided by the smallest loss on this sphere; 0 at the optimum."""
+        """Logarithm of the ratio of L to the smallest loss on this sphere; 0 at the optimum."""
         return self.log_loss - self.optimal_log_loss
 
     def to_dict(self) -> dict[str, Any]:
@@ -348,7 +348,7 @@ class SphereSolution:
     theta: Array
     log_loss: float
     log_gap: float
-    """Logarithm of the loss divided by the smallest loss on the sphere (ji2022, Thm 3.3)."""
+    """Logarithm of the ratio of the loss to the smallest one on the sphere (ji2022, Thm 3.3)."""
 
 
 def minimise_on_sphere(problem: Problem, *, radius: float, seed: int = 0) -> SphereSolution:

@@ -3,8 +3,8 @@ r"""Problem (5) of ji2022: weights and features of smallest norm that separate t
 $$\min \tfrac12\|W\|_F^2+\tfrac12\|H\|_F^2 \quad\text{s.t.}\quad (w_k-w_j)\cdot h_{k,i}\ge 1$$
 
 for every sample i of class k and every other class j. This file has the optimum, a solver, and
-certificates that check the KKT conditions. Each constraint has a multiplier; its slack is the
-margin minus 1.
+certificates that check the Karush-Kuhn-Tucker (KKT) conditions. Each constraint has a multiplier
+and a slack, its margin minus 1.
 """
 
 import math
@@ -76,7 +76,7 @@ class ApproximateKKT(NamedTuple):
     epsilon: float
     """Norm of the point minus the sum of multipliers times gradients of the margins."""
     delta: float
-    """Largest product of a multiplier and its slack; 0 at a KKT point."""
+    """Largest product of a constraint's multiplier and slack; 0 at a KKT point."""
     delta_bound: float
     """Upper bound on `delta` by ji2022, Lemma 3.2, with the constant of its proof."""
 
@@ -138,7 +138,7 @@ class KKTCertificate:
     """Norm of theta minus the sum of multipliers times gradients of the margins, divided by the
     norm of theta."""
     complementarity: float
-    """Largest product of a multiplier and its slack."""
+    """Largest product of a constraint's multiplier and slack."""
 
     @property
     def gap(self) -> float:
@@ -194,7 +194,7 @@ def certify(problem: Problem, theta: Array, multipliers: Array | None = None) ->
 
 
 def margin_gradient(problem: Problem, theta: Array, multipliers: Array) -> Array:
-    """Return the sum of multiplier times gradient of the margin over all constraints.
+    """Return the sum over all constraints of multiplier times gradient of the margin.
 
     The result has the shape of theta.
     """

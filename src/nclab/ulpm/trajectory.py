@@ -67,7 +67,7 @@ class Sample:
     weight_norm: float
     feature_norm: float
     log_gap: float
-    """Logarithm of the loss divided by the smallest loss for this norm (ji2022, Thm 3.3)."""
+    """Logarithm of the ratio of the loss to the smallest one for this norm (ji2022, Thm 3.3)."""
     invariant_drift: float
     """Relative change, since the start, of the quantities that gradient flow conserves."""
 
@@ -79,7 +79,7 @@ class Sample:
 
 
 def quantities(problem: Problem, theta: Array) -> dict[str, float]:
-    """Return two margins and the four quantities of ji2022, Sec. 4, as measured by nclab."""
+    """Return margin, normalised margin and the four quantities of ji2022, Sec. 4."""
     weight, features = (torch.from_numpy(part) for part in problem.split(theta))
     labels = torch.from_numpy(problem.labels)
     moments = ClassMoments(problem.num_classes, problem.dim)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
-"""Names of the bounds that a record keeps."""
+"""Names of the bounds that nclab saves in the record of a measurement."""
 VALUES = ("inter_upper", "fraction_inter_upper", "thesis_intra_lower", "thesis_inter_upper")
-"""Names of the bounds whose values `to_dict` also gives as plain numbers at its top level."""
+"""Names of bounds that `to_dict` also gives as plain numbers, outside its entry `bounds`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +53,8 @@ class Certificate(Printed):
     fraction_alignment_lower: Bound
     fraction_intra_lower: Bound
     fraction_inter_upper: Bound
-    """Upper bound on the inter-class cosine of a share `fraction` of the pairs; may be positive."""
+    """Upper bound on the inter-class cosine for a share `fraction` of the pairs of classes; it may
+    be positive."""
     deviation_upper: Bound
     """Upper bound D on how far features are from being multiples of their classifier row:
     sum_c mean_i |sqrt(tau) w_c - h_ci / sqrt(tau)|^2 <= 2 D, with tau = alpha / beta, w_c the
@@ -67,10 +68,10 @@ class Certificate(Printed):
     the classes, so nclab takes half of the requested delta to obtain the share `fraction`."""
     thesis_intra_lower: Bound
     """Lower bound of pan2023 on the intra-class cosine, with explicit constants. Its proof divides
-    by the smallest curvature of the loss over a range of scores w_c . h_c; this bound takes the
-    range that the loss allows."""
+    by the smallest curvature of the loss over a range of scores w_c . h_c, here the range that the
+    loss allows."""
     thesis_inter_upper: Bound
-    """The two leading terms of pan2023's bound on the inter-class cosine; never valid."""
+    """The two leading terms of pan2023's bound on the inter-class cosine; no valid bound."""
     thesis_printed_intra_lower: Bound
     """Like `thesis_intra_lower`, but with the larger range of scores that the proof prints."""
     asymptotic: AsymptoticConstants
@@ -90,7 +91,8 @@ class Certificate(Printed):
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values.
 
-        `alignment_lower` and `intra_lower` hold for `fraction` of the classes.
+        At the top level, `alignment_lower` and `intra_lower` are the bounds that hold for a share
+        `fraction` of the classes.
         """
         bounds = {name: value for name, value in vars(self).items() if isinstance(value, Bound)}
         names = ("num_classes", "alpha", "beta", "loss", "bias_norm", "optimal_loss", "excess_loss")
@@ -115,7 +117,7 @@ class Certificate(Printed):
         }
 
     def to_record(self) -> dict[str, Any]:
-        """Return the part that a record keeps: valid bounds, and why the others are not valid."""
+        """Return what nclab saves in a record: valid bounds, and why others are not valid."""
         bounds = {name: getattr(self, name) for name in RECORDED}
         counted: dict[str, Any] = {}
         if self.count_aware is not None:
@@ -167,7 +169,7 @@ class _Row(NamedTuple):
 
 
 def certificate_table(certificate: Certificate) -> Group:
-    """Return a table of guaranteed and measured values, why bounds are missing, and a summary."""
+    """Return a table of guaranteed and measured values, reasons for missing bounds, a summary."""
     measured = certificate.measured
     table = Table(header_style="bold")
     table.add_column("quantity", no_wrap=True)
@@ -313,7 +315,7 @@ def _cell(bound: Bound, sign: str) -> str:
 
 
 def _percent(fraction: float) -> str:
-    """Return a share in percent, rounded down: 100% means all classes."""
+    """Return a share in percent, rounded down so that only all classes give 100%."""
     return f"{math.floor(1e4 * fraction + 1e-6) / 100:g}%"
 
 

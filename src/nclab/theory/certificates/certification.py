@@ -246,9 +246,9 @@ def _hard_loss(loss: float, counts: ArrayLike, targets: FloatArray, arrays: Clas
     least = float(least_soft_losses(losses, targets) @ sizes / sizes.sum())
     if least > loss * (1 + AGREEMENT):
         raise DataError(
-            f"Expected class_losses of hard labels, got class_losses for which the mean loss of "
-            f"these soft targets is at least {least:.6g}, more than loss = {loss:.6g}. Pass for "
-            "each class the mean of -log(probability of the class) over its samples."
+            "Expected class_losses of hard labels. With these class_losses and soft targets, the "
+            f"mean loss is at least {least:.6g}, but loss = {loss:.6g}. Pass for each class the "
+            "mean of -log(probability of the class) over its samples."
         )
     return float(losses.mean())
 
@@ -270,7 +270,7 @@ def _inter(
 
 
 def _fraction_inter(inputs: NormsAndLoss, delta: float, inter: Bound, pairs: bool) -> Bound:
-    """Return the bound on a share of the pairs, or the bound on all pairs if it is smaller."""
+    """Return the bound for a share of the pairs, or the bound for all pairs if that is smaller."""
     source = "pan2023, Thm 2.3.1 (fraction of pairs)"
     if not pairs:
         return Bound(None, NOT_SEARCHED, source)
@@ -305,7 +305,7 @@ def _thesis_inter(bounds: ThesisBounds) -> Bound:
 
 
 def _bound(value: float, reason: str, source: str) -> Bound:
-    """Return a lower bound; it is valid if it is above 0."""
+    """Return the number as a lower bound, which is valid if it is above 0."""
     return Bound(float(value), "" if value > 0 else reason, source)
 
 
@@ -355,8 +355,9 @@ def _class_bounds(
     if (best > 1 + 1e-6).any():
         c = int(np.argmax(best))
         raise DataError(
-            f"Loss {losses[c]:.6g} of class {c} contradicts its norms: {alphas[c]:.6g} * "
-            f"{betas[c]:.6g} allows no loss so small. Pass bias_norm if the classifier has a bias."
+            f"Loss {losses[c]:.6g} of class {c} is too small for its norms: class_alpha * "
+            f"class_beta = {alphas[c]:.6g} * {betas[c]:.6g}. Pass bias_norm if the classifier has "
+            "a bias."
         )
     rho = np.minimum(best, 1.0)
     return rho, class_intra_lower(inputs.num_classes, losses, products, rho, shift=shift)

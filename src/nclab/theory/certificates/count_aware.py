@@ -41,12 +41,12 @@ class CountAwareBounds:
     """Smallest mean loss that any network with these norms and counts can have."""
     excess_loss: float
     alignment_lower: Bound
-    """Lower bound rho on the cosine of W with the matrix G H^T, for some (C, n) matrix G of norm 1
-    that has the same column for all samples of a class."""
+    """Lower bound rho on the cosine of W and G H^T. It holds for at least one (C, n) matrix G of
+    norm 1 whose columns are equal for all samples of a class; which G is not known."""
     within_upper: Bound
     """Upper bound 1 - rho^2 on the share of the features' squared norm that is within classes."""
     proof: str = "the optimum of these counts and targets"
-    """Name of the class probabilities from which the bounds are computed."""
+    """Origin of the class probabilities from which the bounds are computed."""
     soft: bool = False
     """Whether the loss is that of soft labels."""
 
@@ -100,9 +100,9 @@ def bounds_from_probabilities(
     Here $\bar q_c$, column c of $\bar Q$, are the mean probabilities of class c, $e_c$ is the
     one-hot label, $q^k_c = e_c + k(\bar q_c - e_c)$, D holds the counts on its diagonal, $\bar r$
     is the mean of $\bar q_c - e_c$ over samples, and H(q) is the entropy. The bound holds for
-    every k without negative probabilities; nclab takes the best k of a grid. It is never worse than
-    `residual_bound`, because averaging raises entropies and lowers norms. It is tight at the
-    optimum; far from the optimum, `count_aware_bounds` is better.
+    every k that makes no entry of $q^k_c$ negative; nclab takes the best k of a grid. The bound is
+    never worse than `residual_bound`, because averaging raises entropies and lowers norms. It is
+    tight at the optimum; far from the optimum, `count_aware_bounds` is better.
 
     Args:
         counts: (C,) samples of each class.
@@ -155,9 +155,10 @@ def count_aware_bounds(
     \frac{\sum_i\|h_i-\mu_{c(i)}\|^2}{\sum_i\|h_i\|^2} \le 1-\rho^2$$
 
     Let $N(L)$ be the smallest $\|W\|_F\|H\|_F$ with which any network reaches the loss L. Then
-    $\rho = N(L)/(\|W\|_F\|H\|_F)$. G is some (C, n) matrix of norm 1 with the same column for all
-    samples of a class, $h_i$ a feature and $\mu_{c(i)}$ the mean of its class. Proof in
-    docs/certificates.md. The cost is that of about a dozen calls of `nclab.target`.
+    $\rho = N(L)/(\|W\|_F\|H\|_F)$. The first bound holds for at least one (C, n) matrix G of norm 1
+    whose columns are equal for all samples of a class. $h_i$ is a feature and $\mu_{c(i)}$ the mean
+    of its class. Proof in docs/certificates.md. The cost is that of about a dozen calls of
+    `nclab.target`.
 
     Args:
         counts: (C,) samples of each class.
@@ -247,7 +248,7 @@ def hard_loss_upper(counts: FloatArray, targets: FloatArray, loss: float) -> flo
     loss += 8 * float(np.finfo(float).eps) * (1 + math.log(len(own)) + loss)
 
     def losses(log_share: float) -> tuple[float, float, float]:
-        """Return a multiplier, and the mean soft and hard-label losses of its maximiser x."""
+        """Return the multiplier mu, and the mean soft and hard-label losses at its maximiser."""
         share = math.exp(log_share)
         # tau - n/(mu C n_c) with mu = smallest (1 + share), without cancellation at small shares.
         x = np.log1p(rest / (above + share / (1 + share) / (weights * smallest)))
@@ -272,7 +273,7 @@ def _widened(loss: float, lowest: float, product: float) -> float:
 
 
 def _least(program: Program, norm: float) -> float:
-    """Return a lower bound on the loss of networks with a given norm, from the dual problem."""
+    """Return a lower bound on the loss if |W|_F |H|_F is at most `norm`, by duality."""
     solved = _at(program, lambda weighted, optimum: nuclear_norm(weighted, optimum.point), norm)
     if solved is None and bool((program.own_target == 1).all()):
         return 0.0  # hard targets: the loss is below the smallest computable one
@@ -284,7 +285,7 @@ def _least(program: Program, norm: float) -> float:
 
 
 def _needed(program: Program, loss: float) -> float:
-    """Return a lower bound on the norm that is needed to reach a loss, from the dual problem."""
+    """Return a lower bound on the |W|_F |H|_F that is needed to reach the loss, by duality."""
     zero_loss = evaluate(program, zero_point(program)).loss
     if loss >= zero_loss:
         return 0.0
@@ -301,11 +302,11 @@ def _proved(program: Program, optimum: Optimum) -> float:
 
 
 def _at(program: Program, measure: Any, value: float) -> tuple[Program, Optimum] | None:
-    """Return the program with the penalty weight at which `measure` equals `value`, solved.
+    """Return the program whose penalty weight makes `measure` equal to `value`, and its optimum.
 
-    The result is None if no positive weight is small enough. The measure must fall as the weight
-    grows. If there are many different counts, nclab finds the weight with averaged counts; the
-    bounds are valid for any weight.
+    The result is None if no positive weight is small enough. `measure`, a function of program and
+    optimum, must fall as the weight grows. If there are many different counts, nclab finds the
+    weight with averaged counts; the bounds are valid for any weight.
     """
     averaged = program.groups > MANY and bool((program.own_target == 1).all())
     rough = average_counts(program) if averaged else None

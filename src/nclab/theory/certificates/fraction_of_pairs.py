@@ -27,10 +27,10 @@ STEPS = 2.0 ** np.concatenate([np.linspace(-8, 1, 73), np.arange(2.0, 17.0)])
 """Values of y (see the module docstring) to try, divided by the best y at small excess loss. Large
 values help if k is near the number of all pairs."""
 LADDER = 0.75 ** np.arange(49)
-"""Cosines at which the search begins, as shares of the way from -1/(C-1) to the largest cosine."""
+"""Cosines at which the search begins: 0 stands for -1/(C-1), 1 for the largest cosine."""
 ALMOST_ALL = 0.9
-"""If more than this share of the pairs is excluded, the bound for this share is also computed; it
-may be smaller."""
+"""Share of the pairs. If a caller excludes more pairs, nclab also computes the bound that excludes
+only this share, because it holds for the caller as well and may be smaller."""
 SMALL = 1e-3
 
 
@@ -72,7 +72,7 @@ def graphs_with(num_classes: int, edges: int) -> GraphGroups:
 
 @dataclass(frozen=True)
 class FeatureSpread:
-    """Bounds on the norms of the classes and on the spread of features within classes."""
+    """Bounds on the feature norms of the classes and on the spread of features within classes."""
 
     ratio: float
     """Largest ratio of the feature norms of two classes."""
@@ -158,7 +158,7 @@ def pairs_upper(inputs: NormsAndLoss, excluded: int) -> float | None:
 
 
 def _through_means(inputs: NormsAndLoss, graphs: GraphGroups, ratio: float, limit: float) -> float:
-    """Return a bound that follows from one on cosines of class means, at most `limit`."""
+    """Return a bound computed from a bound on cosines of class means; `limit` if not smaller."""
     rho = alignment_lower(inputs)
     if rho <= 0:
         return limit
@@ -176,7 +176,8 @@ def _least_cosine(
 ) -> float:
     """Return the smallest bound found on the cosine, or `limit` if no smaller bound is found.
 
-    A cosine is a bound if networks in which too many pairs reach this cosine have more loss.
+    A cosine is a bound if every network in which `graphs.edges` pairs reach it has a larger loss
+    than the given one.
     """
     start = -1 / (inputs.num_classes - 1)
     target = inputs.excess * (1 + 1e-9)
@@ -208,9 +209,9 @@ def _trace_bound(
     high: FloatArray,
     degree: FloatArray,
 ) -> FloatArray:
-    """Return an upper bound on X without its term linear in y.
+    """Return an upper bound on X (see the module docstring) minus its term that is linear in y.
 
-    It follows from bounds on the traces of P B^2, P B^3 and P B^4.
+    The bound follows from bounds on the traces of P B^2, P B^3 and P B^4.
     """
     through = (1 - v) ** 2 / classes
     square, cube = v**2 - through, v * (through - v**2)
@@ -228,10 +229,10 @@ def _trace_bound(
 def _entropy(
     classes: int, trace: FloatArray, curved: FloatArray, floor: FloatArray
 ) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
-    """Return the largest sum of psi(u) over the wrong classes, `top`, and where both are valid.
+    """Return the largest sum of `_psi`(u) over the wrong classes, `top`, and a validity mask.
 
-    The numbers u >= -floor have a known mean and mean square. The sum is largest if u takes only
-    the two values -floor and `top`.
+    Each wrong class has a number u >= -floor; mean and mean square of these numbers are known. The
+    sum is largest if every u is -floor or `top`.
     """
     mean = -trace / (classes - 1)
     square = (2 * classes * curved - trace**2) / (classes - 1)

@@ -119,7 +119,7 @@ class WorstPair:
     def worst(self, start: FloatArray, excess: float) -> FloatArray:
         """Return the network with the largest cosine that a search from `start` finds.
 
-        The search keeps the norms and the loss, optimal loss plus `excess`, within their bounds.
+        The norms stay within their bounds, and the loss is at most the optimal loss plus `excess`.
         """
         best = optimal_loss(self.classes, self.product)
         total, norms = self.classes * self.product, (self.norm_w, self.norm_h)
@@ -157,7 +157,7 @@ class WorstPair:
         return bool(inside and self.loss_at(x)[0] <= allowed * (1 + 1e-6))
 
     def prove(self, x: FloatArray, cosine: float, bias_norm: float) -> MeanCosineProof:
-        """Return a lower bound on the loss of every network with at least this cosine.
+        """Return the proof of a lower bound on the loss if two class means reach this cosine.
 
         The bound is valid for any `x`; it is almost exact if x is the worst network.
         """
@@ -178,9 +178,9 @@ class WorstPair:
         )
 
     def polish(self, x: FloatArray, cosine: float) -> tuple[FloatArray, FloatArray]:
-        """Refine the network of smallest loss at a given cosine by Newton steps.
+        """Return the network of smallest loss at a given cosine, refined by Newton steps.
 
-        Return the network and its Lagrange multipliers.
+        Also return its Lagrange multipliers.
         """
         quadratics = np.stack(
             [self.norm_w, self.norm_h, -(self.pair * (1 - cosine) - self.sign * (1 + cosine)) / 2]
@@ -256,9 +256,9 @@ class WorstPair:
         return shortfall
 
     def entries(self, slope: FloatArray) -> FloatArray:
-        """Return the gradient with respect to one logit of each of the six kinds.
+        """Return the derivative with respect to a single logit, for each of the six kinds.
 
-        In `slope`, the derivatives of all logits of one kind are added.
+        `slope` holds the sums of the derivatives over all logits of a kind.
         """
         counts = np.array(
             [2, 2, 2 * self.others, 2 * self.others, self.others, self.others * self.free]
@@ -277,7 +277,7 @@ class WorstPair:
 
 
 def _form(terms: tuple[tuple[int, int, int, float], ...]) -> FloatArray:
-    """Return the symmetric matrix of a sum of factor * inner product of two coordinate ranges."""
+    """Return the symmetric matrix of a form: factors times inner products of coordinate ranges."""
     matrix = np.zeros((24, 24))
     for left, length, right, factor in terms:
         for offset in range(length):

@@ -13,7 +13,8 @@ from nclab.metrics.cross_entropy import optimal_loss
 from nclab.theory.layer_peeled import FloatArray, g_rise, g_rise_inverse
 
 TOLERANCE = 1e-6
-"""A loss below the optimal loss counts as a rounding error up to this relative difference."""
+"""Relative amount, per 1 + alpha * beta, by which a loss may be below the optimal loss. Such a
+difference counts as rounding error."""
 SMALLEST_PRODUCT = 1e-100
 """Smallest product of norms; the squares of smaller ones underflow."""
 MOST_CLASSES = 10**9
@@ -50,7 +51,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class NormsAndLoss:
-    """Checked inputs of every certificate, with the excess loss widened by rounding."""
+    """Checked inputs of every certificate, with an excess loss that includes rounding errors."""
 
     num_classes: int
     product: float
@@ -158,7 +159,7 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
     shift = bias_shift(inputs)
 
     def above(steps: FloatArray) -> NDArray[np.bool_]:
-        """Whether a class score of alpha * beta plus each step needs more than the loss."""
+        """Return, for each step, whether a class score of alpha * beta + step needs more loss."""
         one_class = g_rise(steps, classes, product)
         other_classes = g_rise(-steps / (classes - 1), classes, product)
         return np.asarray((one_class + (classes - 1) * other_classes) / classes > inputs.excess)
@@ -227,7 +228,7 @@ def norm_range(inputs: NormsAndLoss) -> tuple[float, float]:
 
 
 def _end(inputs: NormsAndLoss, outside: float) -> float:
-    """Return a squared norm just beyond the last one that the loss allows towards `outside`."""
+    """Return the end of the allowed squared norms that lies towards `outside`, rounded outwards."""
     inside = inputs.product
     for zoom in range(COARSE):
         a = np.linspace(inside, outside, POINTS)

@@ -279,7 +279,7 @@ def _mixture(inputs: NormsAndLoss, alignment: float, low: float, high: float) ->
     allowed = inputs.optimal_loss + classes * inputs.excess
 
     def least(first: FloatArray, last: FloatArray) -> FloatArray:
-        """Return the smallest mean cosine for shares from `first` to `last`, or a lower number."""
+        """Return a lower bound on the mean cosine for all shares from `first` to `last`."""
         start, width = np.full(len(first), low), np.full(len(first), high - low)
         for _ in range(ZOOMS):
             p = start[:, None] + width[:, None] * np.linspace(0.0, 1.0, COARSE_POINTS)

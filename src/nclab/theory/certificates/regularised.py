@@ -15,7 +15,7 @@ class RegularisedOptimum:
     num_classes: int
     weight_decay: float
     critical_weight_decay: float
-    """Smallest weight decay at which the minimum is zero."""
+    """Smallest weight decay at which features and weights are zero at the minimum."""
     product: float
     """Product alpha * beta."""
     alpha: float

@@ -82,9 +82,10 @@ def asymptotic_constants(num_classes: int, product: float) -> AsymptoticConstant
 
 
 def _curvature(classes: int, product: float, p: float) -> FloatArray:
-    """Return the matrix of the loss change to second order, divided by the wrong probability p.
+    """Return the matrix of the second-order change of the loss, divided by p.
 
-    The change is a quadratic form of three parameters (e, f, Omega), with eta = Omega - e / C.
+    p is the probability of the wrong classes. The change is a quadratic form of three numbers
+    e, f, Omega that describe a small deviation from the optimum; eta is Omega - e / C.
     """
     stretch = classes / (classes - 1) * product
     eta = np.array([-1 / classes, 0.0, 1.0])

@@ -249,7 +249,7 @@ def _value(
 
 
 def without_best_bias(residual: Tensor, roots: Tensor, penalty: float) -> Tensor:
-    """Return n times the gradient of the squared error if the bias is always the best one.
+    """Return n times the gradient of the squared error when the bias is the best for the logits.
 
     `residual` is (logits - labels) times D^{1/2}, with D the counts, and `roots` is D^{1/2} 1.
     """
@@ -260,8 +260,8 @@ def without_best_bias(residual: Tensor, roots: Tensor, penalty: float) -> Tensor
 def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
     """Return the logits times D^{1/2} at the optimum with a penalised bias, and a lower bound.
 
-    Balanced classes have a closed form. Otherwise nclab uses accelerated proximal gradient descent
-    with restarts.
+    D holds the class counts. Balanced classes have a closed form. Otherwise nclab uses accelerated
+    proximal gradient descent with restarts.
     """
     counts, n, C = setting.counts, setting.samples, setting.num_classes
     assert setting.bias is not None

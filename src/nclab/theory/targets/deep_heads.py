@@ -56,8 +56,8 @@ def best_size(cost: Callable[[float], float], most: float) -> tuple[float, float
 def shape_value(setting: Setting, shape: Geometry, weight: float) -> tuple[float, float]:
     """Return the best factor for the logits of a geometry, and the objective with this factor.
 
-    The penalty of F factors is F/2 lambda sum of sigma^(2/F), with sigma the singular values of the
-    logits.
+    The penalty is F/2 lambda sum of sigma^(2/F), with F the number of linear maps plus 1 (for the
+    features) and sigma the singular values of the logits.
     """
     values = torch.linalg.svdvals(shape.logits * setting.metric.sqrt())
     values = values[values > 1e-9 * values.max()]

@@ -106,7 +106,7 @@ def target_of(setting: Setting, solution: Solution) -> Target:
 
 
 def _share(setting: Setting, solution: Solution) -> float:
-    """Return the ratio |W| / |H| at the optimum, with H weighted by D."""
+    """Return the ratio |W| / |H| at the optimum; `Setting.metric` defines |H|."""
     if setting.norms is not None:
         alpha, beta = setting.norms
         share = beta / alpha * math.sqrt(setting.num_classes / float(setting.metric.sum()))
@@ -164,8 +164,8 @@ def _closed(solver: Callable[[Setting, float], Solution], setting: Setting) -> S
     slack = weight == 0
     if slack and setting.loss != "mse":
         raise DataError(
-            "Expected norms so small that rounding does not hide the smallest loss, got "
-            f"alpha, beta = {setting.norms[0]:.4g}, {setting.norms[1]:.4g}."
+            f"Expected smaller norms, got alpha, beta = {setting.norms[0]:.4g}, "
+            f"{setting.norms[1]:.4g}: the smallest loss they allow is lost in rounding."
         )
     solution = solver(setting, weight or 1e-12 * largest)
     note = ("smaller norms reach the same loss",) if slack else ()

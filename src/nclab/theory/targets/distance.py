@@ -45,7 +45,7 @@ class TargetDistance(Printed):
     classifier_raw: float | None
     """Distance of the classifier rows to the target without centring."""
     etf: dict[str, float | None]
-    """Names `means`, `means_raw`, `classifier`, `classifier_raw` -> distance to the simplex ETF."""
+    """Distances to the simplex ETF; keys `means`, `means_raw`, `classifier`, `classifier_raw`."""
     apart: float | None
     """Distance between target and simplex ETF (centred class means); None if the target is zero."""
     mean_norm_ratios: Tensor
@@ -53,7 +53,8 @@ class TargetDistance(Printed):
     the target is the limit of no weight decay, where norms are infinite, these ratios are divided
     by their mean."""
     classifier_norm_ratios: Tensor | None
-    """(C,) norm of each classifier row divided by its norm in the target, as for the means."""
+    """(C,) norm of each classifier row divided by its norm in the target, treated like
+    `mean_norm_ratios`."""
     excess_loss: float | None
     """Mean loss over samples minus the target's loss; None if the two cannot be compared."""
     notes: tuple[str, ...] = field(default=())

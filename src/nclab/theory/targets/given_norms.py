@@ -53,10 +53,10 @@ class LeastLoss(NamedTuple):
 
 
 def least_loss(program: Program, norm: float) -> LeastLoss:
-    """Return the optimum with |W|_F |H|_F at most `norm`, whatever the weight of the program is.
+    """Return the optimum with |W|_F |H|_F at most `norm`; the weight of the program is ignored.
 
-    The cost is that of about a dozen solutions of the program. If there are many different counts,
-    most of them are solved with averaged counts.
+    nclab solves the program about a dozen times; if there are many different counts, it mostly
+    uses averaged counts.
     """
     with one_thread():
         near_weight, slope = None, 0.0
@@ -145,9 +145,10 @@ STEP = 10**-0.125
 LAST = 88
 """Number of penalty weights of a path; the last is 1e-11 times the critical weight."""
 MOST_GROUPS = 100
-"""Largest number of different counts of a path; with so many, one optimum takes half a second."""
+"""Largest number of different class counts in a path; with so many, one optimum takes half a
+second."""
 CACHED_PATHS = 16
-"""Number of paths, each for other counts, that stay in the cache."""
+"""Number of paths that stay in the cache; each path has its own class counts."""
 
 
 class _PathPoint(NamedTuple):
@@ -188,7 +189,7 @@ class TargetPath:
         """Return the optimum at a given |W|_F |H|_F, interpolated between two solved optima.
 
         The error of the logits and Gram matrices is of the order of the squared step of the grid.
-        The loss is a proved lower bound, the larger one of the two optima.
+        The loss is a proved lower bound, the larger one of those from the two optima.
         """
         if not norm <= self.largest_norm:
             raise DataError(self._too_large(norm))
@@ -234,7 +235,7 @@ class TargetPath:
         )
 
     def _simple(self, cost: float) -> tuple[float, float]:
-        """Return the best logits among multiples of P = I - 11^T/C: the factor, the objective."""
+        """Return the best factor for logits proportional to I - 11^T/C, and its objective."""
         others = len(self.counts) - 1
         gap = max(0.0, math.log(others * (1 / cost - 1))) if cost < 1 else 0.0
         return gap, math.log1p(others * math.exp(-gap)) + cost * gap

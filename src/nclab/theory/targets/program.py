@@ -21,8 +21,8 @@ class Program:
 
     $$\sum_c \tfrac{n_c}{n}\ell_c(m_c+b) + t\,\|M D^{1/2}\|_* + \tfrac{\lambda_b}{2}\|b\|^2$$
 
-    Class c has $n_c$ of n samples, the logits $m_c$ and the loss $\ell_c$. The nuclear norm is that
-    of the penalties of weights and features (docs/targets.md); D is diagonal.
+    Class c has $n_c$ of n samples, the logits $m_c$ and the loss $\ell_c$. The nuclear norm stands
+    for the penalties of weights and features (docs/targets.md); `metric` is the diagonal of D.
     """
 
     counts: Tensor
@@ -67,9 +67,9 @@ class Program:
 
     @property
     def steepness(self) -> Tensor:
-        """(G,) factors that turn probabilities minus targets into derivatives by M D^{1/2}.
+        """(G,) factors from probabilities minus targets to derivatives with respect to M D^{1/2}.
 
-        They are sqrt(n_g) / n if D holds the counts.
+        They are sqrt(n_g) / n if D holds the counts $n_g$.
         """
         return self.counts / self.samples / self.roots
 
@@ -83,9 +83,10 @@ class Program:
     def distinct(self) -> Tensor:
         r"""(G,) whether the classes of a group have different means at the optimum.
 
-        With hard targets and D the counts, they do unless $n_g \le (nt)^2$. The reason: if
-        $a_g > 0$, then $\tfrac{n_g}{n}(T_{own}-T_{same}-p_{own}+p_{same}) = t\sqrt{n_g}$, with T
-        the targets and p the probabilities of the correct class and of another class of the group.
+        With hard targets, and the counts $n_g$ in D, the means differ if and only if
+        $n_g > (nt)^2$. The reason: if $a_g > 0$, then
+        $\tfrac{n_g}{n}(T_{own}-T_{same}-p_{own}+p_{same}) = t\sqrt{n_g}$, with T the targets and p
+        the probabilities of the correct class and of another class of the group.
         """
         spread = (self.own_target - self.peer_target) * self.steepness
         if self.focal_gamma:  # the condition below holds for cross-entropy only
@@ -105,9 +106,10 @@ class LogitPoint(NamedTuple):
     """(G,) bias of every class in the group."""
 
     def rooted(self, program: Program) -> Tensor:
-        """Return the (G, G) matrix of M D^{1/2} on vectors that are constant on every group.
+        """Return the (G, G) block of M D^{1/2} that acts on vectors constant on every group.
 
-        Its singular values and those of the lifts are the singular values of M D^{1/2}.
+        Its singular values, and the lifts times the roots of D, are the singular values of
+        M D^{1/2}.
         """
         return self.common * program.scale + (self.lift * program.roots).diag()
 
@@ -116,9 +118,10 @@ class GradientBlocks(NamedTuple):
     """Gradient G of the loss with respect to M D^{1/2}, by groups."""
 
     common: Tensor
-    """(G, G) matrix of the gradient on vectors that are constant on every group."""
+    """(G, G) block of the gradient, a (C, C) matrix, that acts on vectors constant on every
+    group."""
     within: Tensor
-    """(G,) minus the gradient on vectors that sum to 0 within a group, a number for each group."""
+    """(G,) minus the eigenvalue of the gradient for vectors that live in one group and sum to 0."""
 
 
 class LossAndGradient(NamedTuple):
@@ -241,7 +244,7 @@ def class_logits(point: LogitPoint, group: Tensor) -> Tensor:
 
 
 def mean_entropy(probabilities: Tensor, correct: Tensor, program: Program) -> float:
-    """Return the mean entropy over samples of class probabilities that are given by groups."""
+    """Return the mean entropy over samples; the class probabilities are given by groups."""
     repeats = program.sizes[:, None].repeat(1, program.groups)
     repeats.diagonal().sub_(1)
     terms = -torch.special.xlogy(probabilities, probabilities) * repeats

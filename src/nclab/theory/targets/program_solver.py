@@ -31,8 +31,8 @@ from nclab.theory.targets.program import (
 )
 
 BANDS = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3)
-"""Singular values of G above t (1 - band) are set to t, their value at the optimum; nclab tries
-each of these bands."""
+"""Relative widths of a band below the penalty weight t. Singular values of G in this band or above
+are set to t, their value at the optimum; nclab tries every width."""
 
 
 class Distributions(NamedTuple):
@@ -50,7 +50,7 @@ def lower_bound(program: Program, point: LogitPoint) -> float:
     It is computed from the class probabilities of the point (see the module docstring). They must
     satisfy |G| <= t, which nclab ensures in two ways: all probabilities are moved towards the
     targets, or the singular values of G close to t are set to t. The second bound is more accurate:
-    its distance from the optimum falls with the square of that of the point. The cost is the
+    its error is proportional to the squared distance of the point from the optimum. The cost is the
     singular value decomposition of a matrix with one row and column per group.
     """
     blocks = gradient_blocks(program, evaluate(program, point))
@@ -97,7 +97,7 @@ def _distributions(program: Program, blocks: GradientBlocks) -> Distributions:
 
 
 def _mixed(base: Distributions, wanted: Distributions) -> Distributions:
-    """Move from `base` towards `wanted` as far as all probabilities are non-negative."""
+    """Return `base`, moved towards `wanted` as far as no probability becomes negative."""
     share = 1.0
     for old, new in zip(base, wanted, strict=True):
         below = new < 0
@@ -216,7 +216,7 @@ def _symmetric_like(program: Program, counts: Tensor, sizes: Tensor, metric: Ten
 def average_counts(program: Program) -> Program:
     """Return a smaller program in which similar counts are replaced by their average.
 
-    It has `CLUSTERS` groups.
+    The smaller program has `CLUSTERS` groups.
     """
     label, zeros = _labels(program), torch.zeros(CLUSTERS, dtype=torch.float64)
     sizes = zeros.index_add(0, label, program.sizes)
@@ -226,7 +226,7 @@ def average_counts(program: Program) -> Program:
 
 
 def _labels(program: Program) -> Tensor:
-    """Return (G,) the number of the cluster of each group; a cluster has similar counts."""
+    """Return (G,) the index of the cluster of each group; groups of a cluster have like counts."""
     order = program.counts.argsort(descending=True)
     label = torch.empty_like(order)
     label[order] = torch.arange(len(order)) * CLUSTERS // len(order)
@@ -275,7 +275,7 @@ def _lift_unit(program: Program) -> Tensor:
 def _bias_unit(program: Program) -> Tensor:
     """Return (G,) units in which the descent vector holds the bias.
 
-    They account for the number of classes that share a bias, and for a large penalty.
+    The units account for the number of classes that share a bias, and for a large penalty.
     """
     return 1 / (program.sizes * (1 + (program.bias or 0.0))).sqrt()
 

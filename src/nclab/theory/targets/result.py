@@ -120,7 +120,7 @@ class Target(Printed):
 
     @property
     def groups(self) -> list[CountGroup]:
-        """Classes by count, largest first; values are averages over the classes of a group."""
+        """Groups of classes with equal counts, largest count first; values are group averages."""
         distinct, group_index = (-self.counts).unique(return_inverse=True)
         rows, means = self.classifier_cosines, self.mean_cosines
         full = self.logits + self.bias[:, None]
@@ -149,7 +149,7 @@ class Target(Printed):
 
     @property
     def merged(self) -> tuple[tuple[int, ...], ...]:
-        """Groups of different classes that share one mean."""
+        """Groups in which all classes have the same mean, each as a tuple of classes."""
         return tuple(group.classes for group in self.groups if group.state == "merged")
 
     @property
@@ -202,7 +202,7 @@ class Target(Printed):
         return target_table(self)
 
     def to_frame(self) -> "DataFrame":
-        """Return a pandas table of `groups`, one row per count."""
+        """Return `groups` as a pandas table, one row per class count (samples of a class)."""
         return as_frame(group._asdict() for group in self.groups)
 
 
@@ -215,7 +215,7 @@ def cosines(gram: Tensor) -> Tensor:
 
 
 def _off_diagonal(values: Tensor, inside: Tensor) -> float | None:
-    """Return the mean over pairs of different classes; None for a single class."""
+    """Return the mean of `values` over pairs of classes in `inside`; None for a single class."""
     size = len(inside)
     if size < 2:
         return None

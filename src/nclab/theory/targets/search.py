@@ -21,8 +21,8 @@ STARTS = 24
 SMALL, FEWEST = 12, 6
 STEPS = 4000
 SMOOTHED = (1e-1, 1e-4, 1e-8)
-"""The penalty sigma^(2/F) of singular values is not smooth at 0, so descent first adds these
-numbers, times the mean of D, to sigma^2, from the largest to the smallest."""
+"""Smoothing constants s, used in this order. The penalty sigma^(2/F) of a singular value is not
+smooth at 0, so descent first replaces sigma^2 by sigma^2 + s mean(D); see `Setting.metric`."""
 RANK = 1e-3
 """Singular values below this size, relative to the largest one, are set to zero."""
 SHRINKAGES = 200
@@ -59,8 +59,8 @@ def number_of_starts(setting: Setting) -> int:
 def _relaxed(setting: Setting) -> float | None:
     """Return a lower bound on the objective, or None if no bound is known.
 
-    The bound is the optimum without the limits on dimension and sign of the features; for squared
-    error, the bias is free.
+    The bound is the optimum without the limits on dimension and sign of the features; for the
+    squared error, also without the penalty of the bias.
     """
     if setting.norms is not None:
         return None
@@ -149,9 +149,9 @@ def _without_small(setting: Setting, point: Tensor) -> Tensor:
 
 
 def _factored(setting: Setting, rooted: Tensor, bias: Tensor, smallest: float) -> Tensor:
-    """Return the point with given logits times D^{1/2}, after small singular values are removed.
+    """Return the point with given logits times D^{1/2}, without its small singular values.
 
-    Removed are those of at most `smallest`, and those that are small relative to the largest one.
+    Singular values are removed if they are at most `smallest` or `RANK` times the largest one.
     """
     roots, width = setting.metric.sqrt(), _dim(setting)
     left, values, right = torch.linalg.svd(rooted)
@@ -165,9 +165,9 @@ def _factored(setting: Setting, rooted: Tensor, bias: Tensor, smallest: float) -
 def _shrunk_starts(setting: Setting) -> Iterator[Tensor]:
     """Yield starts for the squared error with a penalised bias; for other settings, nothing.
 
-    A start is found by proximal steps from simple logits Z: the labels Y, centred labels, labels
-    without one class, or zero. A step subtracts the gradient and then shrinks the singular values,
-    which never raises the objective.
+    A start is found by proximal steps from simple logits: the labels, the centred labels, the
+    labels without those of one class, or zero. A step subtracts the gradient and then shrinks the
+    singular values, which never raises the objective.
     """
     if setting.loss != "mse" or not setting.bias or setting.features != "free" or setting.norms:
         return
@@ -189,9 +189,9 @@ def _shrunk_starts(setting: Setting) -> Iterator[Tensor]:
 
 
 def _exchanged(setting: Setting, point: Tensor) -> Tensor:
-    """Exchange two classes and descend, as long as this improves the objective.
+    """Return the best point after exchanging pairs of classes while this improves the objective.
 
-    Return the best point.
+    A descent follows every exchange.
     """
     value, better = _objective(setting)(point)[0], True
     while better:

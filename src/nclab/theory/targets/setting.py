@@ -15,7 +15,7 @@ LOSSES = ("cross_entropy", "label_smoothing", "focal", "mse")
 FEATURES = ("free", "relu")
 AVERAGES = ("samples", "classes")
 LOSS_OPTIONS = {"smoothing": ("label_smoothing", 0.1, 1.0), "focal_gamma": ("focal", 2.0, 100.0)}
-"""Option -> the loss that has it, its default and its upper limit."""
+"""Name of an option -> the loss that has this option, its default and its upper limit."""
 MOST_CLASSES = 5000
 """Largest number of classes; an optimum needs memory for several C x C matrices."""
 SMALLEST, LARGEST = 1e-100, 1e100
@@ -35,7 +35,7 @@ class Setting:
     loss: str
     smoothing: float
     focal_gamma: float
-    """Exponent of the focal loss, else 0."""
+    """Exponent of the focal loss; 0 for other losses."""
     targets: Tensor | None
     """(C, C) soft labels, one column per class; None for hard or smoothed labels."""
     weight_decay: tuple[float, float] | None
@@ -68,7 +68,7 @@ class Setting:
 
     @property
     def factors(self) -> int:
-        """Number F of matrices whose product are the logits: the linear maps and the features."""
+        """Number F of matrices whose product is the logits: the linear maps and the features."""
         return self.depth + 1
 
     @property
@@ -307,9 +307,9 @@ class Solution(NamedTuple):
     penalty: float
     """Penalty of weights, features and bias together."""
     left: Tensor
-    """(C, C) Gram matrix of the classifier for equal weight decays; for others, it is scaled."""
+    """(C, C) Gram matrix of the classifier, up to a factor; exact for equal weight decays."""
     right: Tensor
-    """(C, C) Gram matrix of the class means for equal weight decays; for others, it is scaled."""
+    """(C, C) Gram matrix of the class means, up to a factor; exact for equal weight decays."""
     geometry: str
     source: str
     norm: float
@@ -325,8 +325,8 @@ class Solution(NamedTuple):
 def factor_grams(logits: Tensor, metric: Tensor, factors: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     r"""Return the Gram matrices of classifier and class means at the optimum with given logits.
 
-    The third result are the singular values of $M D^{1/2} = U\Sigma V^\top$, with M the logits and
-    D the metric. At the optimum, each of the F factors of M has the singular values
+    The third result holds the singular values of $M D^{1/2} = U\Sigma V^\top$, with M the logits
+    and D the metric. At the optimum, each of the F factors of M has the singular values
     $\Sigma^{1/F}$. The classifier is the last factor, and the means are the product of the others.
     Singular values that are rounding errors are set to 0, because for three or more factors
     $\Sigma^{1/F}$ would be large.
