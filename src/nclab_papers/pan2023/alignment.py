@@ -57,8 +57,8 @@ class Case(NamedTuple):
 
 
 CASES = (Case(10, 5.0, 1e-4, 0.01, 0.02), Case(10, 5.0, 1e-4, 1e-4, 0.02))
-"""The worst split has epsilon_2 = epsilon in the first case, and epsilon_2 < epsilon in the
-second."""
+"""Two tested cases. The worst split has epsilon_2 = epsilon in the first one, and
+epsilon_2 < epsilon in the second."""
 SPLITS = [
     (classes, product, delta, share)
     for classes in (3, 4, 10, 50)
@@ -232,7 +232,10 @@ def _inter(preset: str) -> Numbers:
 )
 @with_hand_check
 def inter(numbers: Numbers) -> Finding:
-    """Judge the angle inequality, the step for short vectors, and the certified bound."""
+    """Require that the inequality of angles holds and that the certified bound falls with epsilon.
+
+    The claim is corrected if the printed step fails for mean unit features shorter than 1.
+    """
     turned = judge_statement(numbers["turned"])
     gaps = [
         math.inf if row["certified"] is None else row["certified"] - numbers["limit"]

@@ -163,7 +163,10 @@ def conjectures(settings: Sequence[tuple[str, int]] = SETTINGS) -> dict[str, Any
 
 
 def author_data() -> dict[str, Any]:
-    """Return Figure 3.1 in both designs, with collapse that batch norm once improves as well."""
+    """Return invented results of both designs that satisfy all claims.
+
+    The later design collapses as much as the thesis's networks with affine batch norm.
+    """
     rows = []
     for row in fig31()["rows"]:
         cosines = {"author_min_intra": row["min_intra"], "author_max_inter": row["max_inter"]}
@@ -175,7 +178,7 @@ def author_data() -> dict[str, Any]:
 
 
 def author_conjectures() -> dict[str, Any]:
-    """Return a small e for every conjecture and setting, and the layers of Figure 3.3."""
+    """Return invented results: a small e for every conjecture and setting, and Figure 3.3."""
     return {**conjectures(AUTHOR_SETTINGS), "fig33": fig33()}
 
 
@@ -334,7 +337,7 @@ and a value of this number that makes the verdict change."""
 
 
 def falling(row: Row) -> float:
-    """Return a value for a row of a layer that falls from layer to layer."""
+    """Return an invented value for the row of a layer; it falls from layer to layer."""
     return 1 - 0.02 * float(row["layer"])
 
 
@@ -394,7 +397,7 @@ def powers_of_norms(power: float) -> Change:
 
 
 def collapse_without_affine(row: Row) -> Row:
-    """Return a larger intra-class cosine for plain batch norm, as large as with affine."""
+    """Return the smallest intra-class cosine, raised for plain batch norm to that of affine."""
     return {"min_intra": row["min_intra"] + 0.2 * (row["norm"] == "plain")}
 
 
@@ -476,12 +479,12 @@ ONE_SEED = "published results of one seed"
 
 
 def in_figure(change: Change) -> Change:
-    """Return a change of the numbers of Figure 3.3 inside those of the author's data."""
+    """Apply a change of Figure 3.3 to the part "fig33" of results on the author's data."""
     return lambda numbers: {**numbers, "fig33": change(numbers["fig33"])}
 
 
 def in_figure_case(case: Case) -> Case:
-    """Return a case for wrong code inside the numbers of the author's data."""
+    """Apply a case of Figure 3.3 to the part "fig33" of results on the author's data."""
     return lambda claim, numbers: {**numbers, "fig33": case(claim, numbers["fig33"])}
 
 

@@ -57,7 +57,7 @@ def run(
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return the cosines by weight decay and depth of the teacher."""
+    """Return a table of the cosines by weight decay and depth of the teacher."""
     ordered = sorted(numbers["rows"], key=lambda row: (row["weight_decay"], row["teacher_depth"]))
     keys = (trained.DECAY_COLUMN, Column("teacher depth", "teacher_depth", "d"))
     columns = (trained.ACCURACY_COLUMN, *trained.COSINE_COLUMNS)
@@ -65,7 +65,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return cosines against the depth of the teacher for each weight decay."""
+    """Return a picture of cosines against the depth of the teacher for each weight decay."""
     rows, classes = numbers["rows"], int(numbers["config"]["classes"])
     depths = tuple(float(depth) for depth in sorted({row["teacher_depth"] for row in rows}))
     axis: dict[str, Any] = {
@@ -114,7 +114,10 @@ def simpler_data(numbers: Numbers) -> Finding:
 
 
 def _simple_minus_deep(numbers: Numbers) -> Finding:
-    """Judge the mean difference over weight decays, of seeds that converged at all of them."""
+    """Judge how much more networks collapse for the simplest than for the deepest teacher.
+
+    The difference is averaged over weight decays, for seeds that converged at all of them.
+    """
     rows = numbers["rows"]
     depths = [int(row["teacher_depth"]) for row in rows]
     decays = {row["weight_decay"] for row in rows}

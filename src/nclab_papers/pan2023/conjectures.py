@@ -233,7 +233,7 @@ def worst_of_seeds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return the smallest e by conjecture and data."""
+    """Return a table of the smallest e by conjecture and data."""
     ordered = sorted(numbers["worst"], key=lambda row: str(row["conjecture"]))
     keys = ("conjecture", "data", "layers", "reading")
     lines = []
@@ -248,7 +248,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return the smallest e of every conjecture, the mean over seeds with its interval."""
+    """Return a picture of the smallest e of every conjecture: means over seeds with intervals."""
     settings = sorted({(row["data"], int(row["layers"])) for row in numbers["worst"]})
     names = [f"{data},\n{layers} layers" for data, layers in settings]
     panels: list[Panel] = []

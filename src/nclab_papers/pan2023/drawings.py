@@ -23,8 +23,8 @@ from nclab.training.data.artificial import Cones, ConicHull
 from nclab.training.models.mlp import MLP, Shape
 
 KEPT, PEELED = 0, 5
-"""Palette indices of the colours of two parts of a network: the last layer with its features, which
-is all of the layer-peeled model, and the rest."""
+"""Palette indices of the colours of two parts of a network: the layer-peeled model, that is the
+last layer with its features, and all other layers."""
 BOX = 0.32
 """Half the width of the box around a layer."""
 DISTANCE = 1.5
@@ -87,14 +87,14 @@ def run(
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Return the number of points in every cone."""
+    """Return a table of the number of points in every cone."""
     labels = numbers["labels"]
     rows = [(str(label + 1), str(labels.count(label))) for label in sorted(set(labels))]
     return [Table("Points of Figure 3.2", ("class", "points"), rows)]
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Return the network, the layer-peeled model and the cones."""
+    """Return drawings of the network, of the layer-peeled model and of the cones."""
     layers = [_layer(index, width) for index, width in enumerate(numbers["widths"])]
     network = (
         _box(layers[-2:-1], "features h"),

@@ -29,7 +29,7 @@ IN_WORDS: dict[Norm, str] = {
 }
 """Kinds of batch norm in the names of quantities."""
 OTHER_BARS = (0.5, 0.6, 0.7, 0.8, 0.9)
-"""Other readings of "significant"."""
+"""Shares of a simplex that other readings call significant."""
 FAILING_DECAY = 5e-3
 """Weight decay above which the thesis's networks without batch norm fail to converge."""
 
@@ -63,7 +63,7 @@ def run(
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return cosines and norms by kind of batch norm and weight decay."""
+    """Return a table of cosines and norms by kind of batch norm and weight decay."""
     keys = (Column("norm", "norm", names=trained.NORM_NAMES), trained.DECAY_COLUMN)
     columns = (
         trained.ACCURACY_COLUMN,
@@ -77,7 +77,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return cosines against weight decay for each kind of batch norm."""
+    """Return a picture of cosines against weight decay for each kind of batch norm."""
     rows, classes = numbers["rows"], int(numbers["config"]["classes"])
     panels = [
         trained.cosine_panel(
@@ -107,10 +107,11 @@ claimed = partial(claim, needs="pan2023_fig31", figure="pan2023_fig31")
     "pan2023, Sec. 3.1.1 “achieved perfect training accuracy, except for weight decay 0.007”",
 )
 def converges(numbers: Numbers) -> Finding:
-    """Count the seeds in which every network converges, except without batch norm above 5e-3.
+    """Count the seeds in which all networks converge that are not expected to fail.
 
-    The thesis does not define "perfect". Networks count as converged from an accuracy of 0.99 on;
-    the other reading asks that every sample is correct.
+    Networks without batch norm are expected to fail at weight decays above 5e-3. The thesis does
+    not define "perfect": a network counts as converged if its accuracy is at least 0.99. Another
+    reading requires that every sample is correct.
     """
     others = [row for row in numbers["rows"] if not _is_expected_to_fail(row)]
     exact = [{**row, "converged": row["converged"] and row["accuracy"] == 1} for row in others]
@@ -128,7 +129,7 @@ def converges(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.1.2 “fails to converge when”",
 )
 def fails_without_norm(numbers: Numbers) -> Finding:
-    """Count the seeds in which none of these networks converges."""
+    """Count the seeds in which no network converges of those that are expected to fail."""
     rows = [row for row in numbers["rows"] if _is_expected_to_fail(row)]
     share = _in_every("no such network converges", rows, converged=False)
     return judge_effects([share])
@@ -142,15 +143,18 @@ def fails_without_norm(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.networks.degree",
 )
 def only_affine(numbers: Numbers) -> Finding:
-    """Judge that affine batch norm reaches 3/4 of a simplex, but not at the smallest weight decay,
-    and that the other kinds do not reach it at any weight decay.
+    """Require that only affine batch norm reaches 3/4 of the collapse of a simplex, and not at the
+    smallest weight decay.
     """
     bars = {f"the bar is {bar:g}": _reaches(numbers, bar=bar) for bar in OTHER_BARS}
     return trained.with_centred(_reaches, numbers, bars)
 
 
 def _reaches(numbers: Numbers, *, bar: float = SIGNIFICANT) -> Finding:
-    """Judge that collapse reaches a bar only with affine batch norm and enough weight decay."""
+    """Require that only affine batch norm reaches the share `bar` of the collapse of a simplex.
+
+    It must not reach this share at the smallest weight decay.
+    """
     full = 1 + 1 / (int(numbers["config"]["classes"]) - 1)
     rows = numbers["rows"]
     reached, without, at_smallest = {}, {}, {}
@@ -255,7 +259,7 @@ def _affine_minus_plain(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.networks.degree",
 )
 def falls_without_norm(numbers: Numbers) -> Finding:
-    """Judge the slope of collapse over the logarithm of weight decay."""
+    """Judge the slope of collapse over the logarithm of weight decay, without batch norm."""
     return trained.with_centred(partial(_slopes, norms=("none",), falls=True), numbers)
 
 
@@ -277,7 +281,7 @@ def _is_expected_to_fail(row: Row) -> bool:
 
 
 def _in_every(name: str, rows: Sequence[Row], *, converged: bool) -> Share:
-    """Return whether all networks of a seed converge (or all fail, if not `converged`), by seed."""
+    """Return by seed whether all its networks converge (or all fail, if not `converged`)."""
     happened = {
         int(seed): all(row["converged"] is converged for row in members)
         for (seed,), members in group(rows, "seed").items()

@@ -105,7 +105,7 @@ def depth_rows(rows: list[dict[str, Any]], epsilons: Sequence[float]) -> list[di
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return effective depths and the cosines of the last layer by weight decay."""
+    """Return a table of effective depths and of cosines of the last layer, by weight decay."""
     depths = {
         (row["weight_decay"], row["seed"], row["epsilon"]): row["depth"]
         for row in numbers["depths"]
@@ -128,7 +128,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return metrics of every layer for each weight decay."""
+    """Return a picture of the metrics of every layer for each weight decay."""
     runs, classes = numbers["runs"], int(numbers["config"]["classes"])
     lines = (
         Line("NCC accuracy", "ncc_accuracy", colour=trained.ACCURACY_COLOUR, marker="none"),
@@ -246,7 +246,7 @@ claimed = partial(claim, needs="pan2023_fig33", figure="pan2023_fig33")
     code="nclab.metrics.nc4_nearest_center.effective_depth",
 )
 def early_layers_separate(numbers: Numbers) -> Finding:
-    """Judge how far the effective depth is below half of the layers, for decays below 1e-2."""
+    """Judge how far effective depth is below half of the layers, at weight decays below 1e-2."""
     half = EARLY * int(numbers["config"]["layers"])
     depths = _depths_of(numbers)
     parts = [
@@ -269,7 +269,7 @@ def early_layers_separate(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.2.2 “weight decay parameter was set to 0.01, causing the model to fail”",
 )
 def largest_decay_fails(numbers: Numbers) -> Finding:
-    """Count the seeds in which training fails."""
+    """Count the seeds in which training fails at the largest weight decay."""
     failed = {
         int(run["seed"]): not run["converged"]
         for run in numbers["runs"]
@@ -323,7 +323,7 @@ def depth_falls(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.2.2 “exceeded zero in many intermediate layers, despite”",
 )
 def inter_positive(numbers: Numbers) -> Finding:
-    """Judge the share of layers with a positive cosine among near-perfect intermediate layers."""
+    """Judge the share of near-perfect intermediate layers with a positive inter-class cosine."""
     networks, skipped = _measured(numbers, "max_inter", "ncc_accuracy")
     parts = []
     for decay in UNSTABLE_DECAYS:

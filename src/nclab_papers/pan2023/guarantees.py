@@ -145,7 +145,7 @@ def network_row(config: Config, weight_decay: float, seed: int) -> dict[str, Any
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return the points of the guarantee curves and, by weight decay, the trained networks."""
+    """Return a table of the guarantee curves and a table of the trained networks."""
     config = numbers["config"]
     curve = f"What the loss guarantees, C = {config['num_classes']}, αβ = {config['product']:g}"
     networks = "Trained networks: norms, loss, and intra-class cosines, measured and guaranteed"
@@ -169,13 +169,14 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 INTRA = ("thesis_intra_lower", "intra_lower", "true_intra")
 INTER = ("thesis_inter_upper", "inter_upper", "true_inter")
-"""Fields of `curve_row`, in the order of `STYLES`."""
+"""Fields of `curve_row` with the intra-class and inter-class cosines, one for each of `STYLES`."""
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return the largest deviations of a class and of a pair from collapse against the excess loss.
+    """Return a picture of the largest deviations from collapse against the excess loss.
 
-    Both axes of both panels are logarithmic. A label contains the slope of its curve.
+    One panel is for a class, one for a pair of classes. All axes are logarithmic. The label of a
+    curve contains its slope.
     """
     rows, config = numbers["curve"], numbers["config"]
     num_classes = int(config["num_classes"])
@@ -233,7 +234,7 @@ def _column(rows: Sequence[Row], name: str) -> FloatArray:
     code="nclab.theory.certificates.certification.certify",
 )
 def worst_case(numbers: Numbers) -> Finding:
-    """Compare bounds and worst cases at every excess, for classes and pairs with a bound."""
+    """Compare bounds with the worst cases found, at every excess loss that has a bound."""
     slacks, ratios = [], []
     vertex = 1 / (int(numbers["config"]["num_classes"]) - 1)
     for row in numbers["curve"]:
@@ -267,7 +268,7 @@ def worst_case(numbers: Numbers) -> Finding:
     figure="guarantees",
 )
 def telling(numbers: Numbers) -> Finding:
-    """Judge the guaranteed average cosine of networks that reach `PERFECT`, by weight decay."""
+    """Judge the guaranteed average cosine of networks with accuracy `PERFECT`, by weight decay."""
     parts = [
         Part(
             f"guaranteed cosine at weight decay {decay:g}",

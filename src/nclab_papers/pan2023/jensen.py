@@ -105,7 +105,7 @@ def exponential_subset_mean(x: ArrayLike, subset: ArrayLike) -> Inequality:
 
 
 def _subset(points: FloatArray, subset: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the mean of all, the mean of the subset (0 if empty) and the subset's share."""
+    """Return the mean of all numbers, the mean of a subset (0 if empty) and the subset's share."""
     chosen: BoolArray = np.asarray(subset, dtype=np.bool_)
     count = chosen.sum(-1)
     inside = np.where(chosen, points, 0.0).sum(-1) / np.maximum(count, 1)
@@ -150,7 +150,11 @@ def judge_tight(numbers: Numbers) -> Finding:
 def numbers_with_subset(
     rng: np.random.Generator, count: int, size: int
 ) -> tuple[FloatArray, BoolArray]:
-    """Draw numbers (count, size) with a subset: random, the largest ones, or two-valued."""
+    """Draw numbers (count, size), and a subset of each row as a mask.
+
+    In the first third of the rows the subset contains the largest numbers, else random ones. In the
+    last third the numbers have one value inside the subset and another outside.
+    """
     x = rng.normal(size=(count, size)) * 10 ** rng.uniform(-4, 1, size=(count, 1))
     x += rng.normal(size=(count, 1)) * 3
     chosen = rng.random((count, size)) < rng.uniform(0.1, 0.9, size=(count, 1))

@@ -235,7 +235,7 @@ def one_longer_class(
 
 
 def judge_range(numbers: Numbers) -> Finding:
-    """Judge the range of `argument_range_printed` near the smallest loss.
+    """Judge whether the arguments are in the range of `argument_range_printed` near the minimum.
 
     The claim is corrected if the range holds although the reason that the proof gives is false.
     """
@@ -322,7 +322,7 @@ def _excess(W: FloatArray, H: FloatArray) -> FloatArray:
 
 
 def _enough(least: Callable[[int, float], float], W: FloatArray, H: FloatArray) -> FloatArray:
-    """Return (count,) the value `least(C, alpha beta)` of each network."""
+    """Return (count,) the result of `least(C, alpha beta)` for each network."""
     _, _, alpha, beta = _with_norms(W, H)
     return np.array([least(W.shape[-2], float(product)) for product in alpha * beta])
 

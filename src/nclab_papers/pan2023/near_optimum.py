@@ -71,7 +71,7 @@ class NearOptimal(NamedTuple):
 
 
 def near_optimal(weight: ArrayLike, features: ArrayLike, delta: float) -> NearOptimal:
-    """Return the scores and norms of a network, and what the bounds on them consist of."""
+    """Return the scores and norms of a network, and the parts of the bounds on them."""
     w, h = weights_and_features(weight, features)
     classes = w.shape[-2]
     centred = w - w.mean(-2, keepdims=True)
@@ -133,7 +133,7 @@ def _hand_bounds() -> tuple[float, float]:
 
 
 def low_scores(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""Compare the smallest score of all classes but a share delta with its lower bound.
+    r"""Compare the smallest score with its lower bound, without the worst classes (a share delta).
 
     $$\dot w_c\cdot\tilde h_c \ge \alpha\beta - \tfrac{C-1}{C}\Bigl(\varepsilon_3 +
       \sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr)$$
@@ -166,7 +166,7 @@ def eq_2_19(preset: str) -> Numbers:
 
 
 def large_norms(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""Compare the largest product of norms of all classes but a share delta with its upper bound.
+    r"""Compare the largest norm product with its bound, without the worst classes (a share delta).
 
     $$\alpha_c\beta_c \le \alpha\beta + \tfrac{C-1}{C}\Bigl(\tfrac{1-\delta}\delta\varepsilon_3 +
       \sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr)$$
@@ -202,7 +202,7 @@ def eq_2_20(preset: str) -> Numbers:
 def other_classes(
     weight: ArrayLike, features: ArrayLike, delta: float, *, centred: bool
 ) -> Inequality:
-    r"""Compare the largest score of all wrong classes but a share delta with its upper bound.
+    r"""Compare the largest wrong score with its bound, without the worst classes (a share delta).
 
     $$(\dot w_{c'}-\dot w_c)\cdot\tilde h_c \le m_c +
       \sqrt{\tfrac{2\varepsilon_{1,c}}{e^{m_c}\delta}},\quad

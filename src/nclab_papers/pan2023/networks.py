@@ -154,7 +154,7 @@ def degree(row: Row) -> float:
 
 
 def centred(numbers: Numbers) -> Numbers:
-    """Return numbers whose cosines are those of centred features, without rows that lack them.
+    """Return results with the cosines of centred features; rows without them are left out.
 
     The thesis does not centre features, so centred ones are another reading of its claims.
     """
@@ -172,7 +172,7 @@ def with_centred(
     numbers: Numbers,
     others: Mapping[str, Finding] = MappingProxyType({}),
 ) -> Finding:
-    """Judge numbers; add the reading with centred features, if it is recorded, and others."""
+    """Judge results; add the readings `others` and, if recorded, one with centred features."""
     recorded = centred(numbers)
     readings = {"features are centred": judge(recorded)} if recorded["rows"] else {}
     return with_readings(judge(numbers), {**readings, **others})

@@ -98,7 +98,7 @@ def guarantee(layer: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return norms, losses and guarantees by weight decay."""
+    """Return a table of norms, losses and guarantees by weight decay."""
     columns = (
         Column("α", "alpha", ".2f"),
         Column("α*", "predicted_alpha", ".2f", spread=False),
@@ -116,7 +116,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return norms, loss and guarantee against weight decay, with the optimum."""
+    """Return a picture of norms, loss and guarantee against weight decay, with the optimum."""
     rows = [row for row in numbers["rows"] if row["converged"]]
     optima = numbers["optima"]
     decays = [float(row["weight_decay"]) for row in optima]
@@ -168,7 +168,7 @@ claimed = partial(claim, needs="pan2023_norms", figure="pan2023_norms")
     code="nclab_papers.pan2023.networks.decade_slopes",
 )
 def norms_fall(numbers: Numbers) -> Finding:
-    """Judge the slopes of both log-norms over the logarithm of weight decay."""
+    """Require that both norms fall: negative slopes of log10(norm) over log10(weight decay)."""
     parts = []
     for name, label in (("alpha", "feature norm"), ("beta", "classifier norm")):
         known = [row for row in numbers["rows"] if row[name] is not None]

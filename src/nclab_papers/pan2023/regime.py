@@ -122,7 +122,7 @@ def largest_excess(guaranteed: Callable[[float], float]) -> float | None:
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Return the largest excess loss with a guarantee for each number of classes and product."""
+    """Return a table of the largest excess loss with a guarantee, by C and alpha beta."""
     return [
         Table(
             "Largest excess loss ε at which an intra-class cosine of 0.5 is guaranteed: to every "

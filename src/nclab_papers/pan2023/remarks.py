@@ -61,10 +61,10 @@ def _fractions(preset: str) -> Numbers:
 
 
 def _one_pair(classes: int) -> Numbers:
-    """Return upper bounds on inter-class cosines, and the largest that a search finds.
+    """Return three bounds on inter-class cosines, and the largest cosine that a search finds.
 
-    The bounds are for all pairs, for all pairs but a share delta just below that of one pair, and
-    for a share delta of exactly one pair.
+    The bounds hold for all pairs of classes, and for all but a share delta of them: delta is just
+    below 1 / (number of pairs), or equal to it.
     """
     root, best = math.sqrt(PRODUCT), g(PRODUCT, classes)
     pairs = classes * (classes - 1) / 2
@@ -113,7 +113,7 @@ def least_alignment(classes: int, product: float, loss: float, few: int) -> floa
     code="nclab.theory.certificates.certification.certify",
 )
 def fractions(numbers: Numbers) -> Finding:
-    """Judge the bounds for delta below and at one class, and below and at one pair."""
+    """Judge bounds for delta just below and exactly at the share of one class or of one pair."""
     rows = numbers["rows"]
     difference = max(abs(row["below"] - row["all"]) for row in rows)
     gain = min(row["at"] - row["below"] for row in rows)

@@ -314,7 +314,10 @@ def total_loss(preset: str) -> Numbers:
     ),
 )
 def bias(preset: str) -> Numbers:
-    """Return logits, norms and smallest loss of a network whose bias became a coordinate."""
+    """Measure how norms and the smallest loss change if the bias becomes a coordinate of W.
+
+    The logits must stay the same.
+    """
     rng = np.random.default_rng(4)
     classes = 4
     [W], [H] = networks(rng, 1, classes, 5)

@@ -320,7 +320,10 @@ def theorem(numbers: Numbers) -> Finding:
     figure="guarantees",
 )
 def pairs(numbers: Numbers) -> Finding:
-    """Judge by networks that exceed the certified bound; open if too little is certified."""
+    """Refute the claim if a network exceeds the certified bound, else compare the powers.
+
+    The verdict is open if the bound is missing at some sizes, or falls more slowly than printed.
+    """
     rows, grid, beyond = numbers["rows"], numbers["grid"], numbers["beyond"]
     if any(row["certified"] is None for row in (*rows, *grid)):
         return Finding(Verdict.OPEN, "the proof does not cover one of these sizes", numbers)

@@ -95,8 +95,8 @@ def unit_mean_norm(direction: ArrayLike, features: ArrayLike) -> Inequality:
 
     Source: pan2023, Lemma 2.4.5
     Range: alpha is the root mean square norm of the v_i and beta the norm of u. Tight. The lemma
-    has bounds in place of alpha, beta and c; here they are the numbers of the data, so that the
-    inequality is as strong as possible.
+    has bounds in place of alpha, beta and c; here they are computed from the data, which makes
+    the inequality as strong as possible.
 
     The printed proof uses `ratio_sum_printed`, which is false. A proof: let r_i be the cosine of u
     and v_i, and r⁺ its positive part. Cauchy-Schwarz gives c ≤ αβ √mean(r⁺²). As r⁺ ≥ r⁺², both
@@ -118,7 +118,7 @@ def unit_mean_norm_from_mean(features: ArrayLike) -> Inequality:
 
     Source: pan2023, Cor. 2.4.2
     Range: alpha is the root mean square norm of the v_i. Tight. As in `unit_mean_norm`, alpha and c
-    are the numbers of the data.
+    are computed from the data.
     """
     array = vectors(features, "features (..., N, d)", 2)
     data = pairing(array.mean(-2), array)
@@ -145,13 +145,14 @@ def ratio_sum_printed(a: ArrayLike, b: ArrayLike) -> Inequality:
 
 
 def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> Inequality:
-    r"""Return both sides of a true proposition that the proof of Lemma 2.4.5 can use instead.
+    r"""Return both sides of a true inequality that repairs the proof of Lemma 2.4.5.
 
     $$\sum_i\frac{a_i}{b_i} \ge \frac{(\sum_i a_i)^2}{\beta\sum_i b_i^2},\quad
       0\le a_i\le\beta b_i$$
 
     Source: pan2023, Lemma 2.4.5 (proof, repaired)
-    Range: the ratios r = a / (beta b) are at most 1, so r >= r²; then Cauchy-Schwarz.
+    Range: as stated. Proof: the ratios r = a / (beta b) are at most 1, so r >= r²; Cauchy-Schwarz
+    bounds the sum of r².
     """
     tops, bottoms = vectors(a, "numbers (..., N)", 1), vectors(b, "numbers (..., N)", 1)
     bound = np.asarray(beta, dtype=np.float64)
@@ -390,7 +391,7 @@ def _opposed(preset: str) -> Numbers:
 )
 @with_hand_check
 def lemma_2_4_6(numbers: Numbers) -> Finding:
-    """Judge the printed form, the form for inner products, and features with a long mean."""
+    """Refute the printed form by a counterexample, and judge its repaired forms."""
     finding = judge_repair(numbers)
     if finding.verdict is not Verdict.CORRECTED:
         return finding

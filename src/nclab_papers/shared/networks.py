@@ -156,9 +156,10 @@ def read(model: MLP, inputs: Tensor) -> tuple[Tensor, Tensor]:
 def collapse(network: TrainedNetwork | LastLayer) -> Row:
     """Return accuracy, loss, NC0, and NC1, NC2, NC3 with centred and with raw class means.
 
-    "Raw" means that the global mean is not subtracted. Raw NC1 is the within-class variance divided
-    by the mean squared norm of the class means. Raw NC3 is the distance between the classifier and
-    the class means, as matrices scaled to norm 1. Undefined metrics are None.
+    NC0 is the norm of the sum of the classifier rows, relative to its maximum. "Raw" means that the
+    global mean is not subtracted. Raw NC1 is the within-class variance divided by the mean squared
+    norm of the class means. Raw NC3 is the distance between the classifier and the class means, as
+    matrices scaled to norm 1. Undefined metrics are None.
     """
     last = network if isinstance(network, LastLayer) else LastLayer(network)
     moments, W = last.moments, last.weight

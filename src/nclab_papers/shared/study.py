@@ -113,7 +113,7 @@ def by_cell(rows: Iterable[Row], value: Value, *keys: str) -> Cells:
 
 
 def averaged(cells: Cells) -> BySeed:
-    """Return by seed the mean over cells.
+    """Return by seed the mean of the values of its cells.
 
     >>> averaged({(0, "a"): 1.0, (0, "b"): 3.0, (1, "a"): 5.0})
     {0: 2.0, 1: 5.0}
@@ -125,7 +125,7 @@ def averaged(cells: Cells) -> BySeed:
 
 
 def differences(left: Cells, right: Cells) -> BySeed:
-    """Return by seed the mean of left - right over the cells that are in both."""
+    """Return by seed the mean of left - right over the cells that both have."""
     return averaged({key: left[key] - right[key] for key in left.keys() & right.keys()})
 
 
@@ -196,7 +196,7 @@ def seed_noise(seed: int) -> float:
 
 
 def claims_about(experiment: str) -> Callable[..., Callable[[Judge], Claim]]:
-    """Return `claim` for empirical claims of one experiment, which fixes its other arguments."""
+    """Return a decorator like `claim`, for empirical claims on the results of one experiment."""
 
     def decorator(id: str, text: str, source: str, code: str = "") -> Callable[[Judge], Claim]:
         return claim(id, Kind.RESULT, text, source, needs=experiment, figure=experiment, code=code)

@@ -40,7 +40,8 @@ MODELS = {
 BELOW = 1e-6
 """An objective counts as below that of the simplex ETF if it is smaller by this relative amount."""
 DEEP = 4
-"""Smallest number of linear maps in the claims on rank; the claim on the ETF includes DEEP - 1."""
+"""Smallest number of linear maps in the claims on rank. The claim on the ETF also includes models
+with DEEP - 1 maps."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def low_rank(row: Row) -> float:
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return the ranks, and the shares of runs of low rank and below the ETF, by model and size."""
+    """Return a table of the ranks, and of the shares of runs of low rank and below the ETF."""
     keys = [
         Column("model", lambda row: (row["kind"], row["loss"]), names=MODELS),
         Column("maps", "layers", "d"),
@@ -210,7 +211,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return the rank relative to the classes against depth, one panel for each model."""
+    """Return a picture of rank / number of classes against depth, one panel for each model."""
     widths = {width: f"width {width} C" for width in numbers["config"]["widths"]}
     return study.picture(
         "sukenik2024_depth",

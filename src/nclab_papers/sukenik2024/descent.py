@@ -56,7 +56,7 @@ class Model:
     """Number of linear maps, L."""
 
     def start(self, seed: int) -> Factors:
-        """Draw factors whose entries have variance 1/width; loss and kind do not matter."""
+        """Draw factors whose entries have variance 1/width."""
         generator = torch.Generator().manual_seed(seed)
         C, w = self.classes, self.width
         shapes = [(w, C), *[(w, w)] * (self.layers - 1), (C, w)]
@@ -202,13 +202,13 @@ CASES = {
 }
 """Numbers of classes and of maps, and weight decays, at which the two solutions are compared."""
 ROUNDING = 1e-8
-"""Largest accepted relative difference between a formula and the objective that it is for."""
+"""Largest accepted relative difference between an objective and its closed formula."""
 Build = Callable[[float], Factors]
 """Function that returns the factors of a network whose logits Z are `size` times the identity."""
 
 
 def collapsed(classes: int, layers: int) -> Build:
-    """Return a function that builds a collapsed network: multiples of the identity as factors."""
+    """Return a function that builds a collapsed network; each factor is a multiple of I."""
     eye = torch.eye(classes, dtype=torch.float64)
     return lambda size: [eye * size ** (1 / (layers + 1))] * (layers + 1)
 
@@ -257,7 +257,10 @@ def best_value(build: Build, classes: int, layers: int, decay: float) -> float:
 
 
 def gather(preset: str) -> dict[str, Any]:
-    """Return the objectives of the collapsed network and the graph's, and the error of formulas."""
+    """Return the smallest objectives of the networks built by `collapsed` and by `on_graph`.
+
+    Also return the largest relative difference between them and their closed formulas.
+    """
     rows = []
     for classes, layers, decay in CASES[preset]:
         formula = deep_relu(classes, layers, decay)
@@ -289,7 +292,10 @@ def gather(preset: str) -> dict[str, Any]:
     code="nclab.theory.targets.deep_heads.deep_relu",
 )
 def low_rank_beats_collapse(numbers: Numbers) -> Finding:
-    """Require that the graph's network has the smaller objective, and that the formula agrees."""
+    """Require that the network of `on_graph` has a smaller objective than the collapsed network.
+
+    The verdict is open if the objectives differ from their closed formulas.
+    """
     rows = numbers["rows"]
     objectives = "; ".join(
         f"C = {row['classes']}, L = {row['layers']}: {row['graph']:.8f} for the graph, "

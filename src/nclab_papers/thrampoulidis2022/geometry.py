@@ -1,4 +1,4 @@
-"""SELI on imbalanced classes, tested with the networks of `fang2021_imbalance`."""
+"""SELI (simplex-encoded labels interpolation) and the networks of `fang2021_imbalance`."""
 
 from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.effects import Part

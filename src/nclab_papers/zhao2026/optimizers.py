@@ -101,7 +101,7 @@ def arms(config: Config, seeds: Sequence[int]) -> list[tuple[Row, SweepConfig]]:
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Train missing networks, and return a row for every network.
+    """Train the networks that are not recorded yet, and return a row for every network.
 
     The column `rate` is the learning rate of SGD with momentum in the same cell. The optimisers in
     `ADAPTIVE` used a tenth of it, SGD without momentum ten times as much.
@@ -112,7 +112,7 @@ def run(
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return the measures of collapse by optimiser and weight decay."""
+    """Return a table of the measures of collapse by optimiser and weight decay."""
     title = (
         "Base-10 logarithms of NC1, NC2 and NC3, and NC0 itself; mean ± deviation over networks "
         f"with training accuracy {study.COUNTS} or more"
@@ -130,7 +130,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return NC1, NC2 and NC3 against weight decay, and NC0 of AdamW by the number of classes."""
+    """Return a picture of NC1, NC2 and NC3 against weight decay, and of NC0 against classes."""
     panels = [
         (
             name.upper(),

@@ -112,7 +112,7 @@ def gather_necessary(preset: str) -> dict[str, Any]:
     code="nclab.metrics.nc0_weight_mean",
 )
 def nc0_necessary(numbers: Numbers) -> Finding:
-    """Require that no classifier has NC0 above the distance, and that some come near equality."""
+    """Require that NC0 is at most the distance from the class means, and sometimes nearly equal."""
     finding = with_hand_check(judge_statement)(numbers)
     if finding.verdict is Verdict.HOLDS and numbers["tightest"] < 0.9:
         ratio = number(numbers["tightest"])
@@ -177,7 +177,7 @@ def _sum(fleet: Fleet, index: int) -> Tensor:
     code="nclab_papers.zhao2026.weight_sum.decayed_sum",
 )
 def sgd_weight_sum(numbers: Numbers) -> Finding:
-    """Require the law up to rounding without momentum, and a clear deviation with momentum."""
+    """Require that `decayed_sum` is exact up to rounding without momentum, but not with it."""
     rows = numbers["rows"]
     plain = [row for row in rows if not row["momentum"]]
     momentum = [row for row in rows if row["momentum"]]

@@ -148,7 +148,7 @@ def predicted_gap(last: LastLayer, recipe: Recipe, decay: float) -> float:
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Train missing networks, and return a row for every network."""
+    """Train the networks that are not recorded yet, and return a row for every network."""
     fleets: list[tuple[Row, SweepConfig]] = [
         (
             {"loss": loss, "data": data, "classes": classes},
@@ -167,7 +167,7 @@ def run(
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return collapse, accuracy and logit gaps by loss and weight decay."""
+    """Return a table of collapse, accuracy and logit gaps by loss and weight decay."""
     title = (
         "Collapse, held-out accuracy and logit gap; mean ± deviation over networks with training "
         "accuracy 0.99 or more"
@@ -183,7 +183,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return collapse, held-out accuracy and logit gaps of all losses, against weight decay."""
+    """Return a picture of collapse, held-out accuracy and logit gaps against weight decay."""
     return study.picture(
         "zhou2022_losses",
         "Five losses: collapse, generalisation and logit gap",
@@ -232,7 +232,7 @@ study_claim = study.claims_about("zhou2022_losses")
     "zhou2022, Sec. Abstract “produce equivalent features on training data”",
 )
 def collapse_alike(numbers: Numbers) -> Finding:
-    """Require that log10 NC1 differs from cross-entropy by less than 0.3 in both directions."""
+    """Require that log10 NC1 of each loss differs from that of cross-entropy by less than 0.3."""
     return _equal_to_first(numbers, "log10 NC1", study.log10("nc1"), 0.3)
 
 
@@ -242,7 +242,7 @@ def collapse_alike(numbers: Numbers) -> Finding:
     "zhou2022, Sec. Abstract “lead to largely identical performance on test data”",
 )
 def generalise_alike(numbers: Numbers) -> Finding:
-    """Require that held-out accuracy differs from cross-entropy by less than 0.01."""
+    """Require that held-out accuracy differs from that of cross-entropy by less than 0.01."""
     return _equal_to_first(numbers, "test accuracy", study.column("test_accuracy"), 0.01)
 
 
@@ -308,7 +308,7 @@ def gather_smoothing(preset: str) -> dict[str, Any]:
     code="nclab.theory.targets.closed_forms.simplex_gap",
 )
 def smoothing_is_decay(numbers: Numbers) -> Finding:
-    """Require that descent with smoothing finds the gap of the formula without smoothing."""
+    """Require that the gap with smoothing equals that without it at a larger weight decay."""
     rows = numbers["rows"]
     error = max(abs(row["found"] - row["shifted"]) / abs(row["found"]) for row in rows)
     moved = min(abs(row["found"] - row["alone"]) / abs(row["found"]) for row in rows)
