@@ -61,7 +61,10 @@ Pairs = Mapping[int, tuple[Row, Row]]
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Train missing networks, one process per network, and return both moments of all networks."""
+    """Train the networks that are not recorded yet; return the results of all at both moments.
+
+    Each network is trained in its own process.
+    """
     if not seeds or len(set(seeds)) < len(seeds):
         raise NclabError(f"Expected at least one seed and no seed twice, got {list(seeds)}.")
     planned = {
@@ -96,7 +99,7 @@ def run(
 
 
 def pairs(numbers: Numbers, network: Network) -> Pairs:
-    """Return both moments of every seed that interpolates before the last epoch."""
+    """Return the results at both moments for every seed that interpolates before the last epoch."""
     rows = [row for row in numbers["rows"] if row["network"] == network]
     first, last = (
         {row["seed"]: row for row in rows if row[MOMENT] == moment} for moment in (BEFORE, AFTER)
@@ -109,7 +112,7 @@ def pairs(numbers: Numbers, network: Network) -> Pairs:
 
 
 def _field(name: str, index: int | None = None) -> Value:
-    """Return a function that reads a field of a moment, or one entry of it."""
+    """Return a function that reads a field of the results at a moment, or an entry of the field."""
     return lambda row: float(row[name] if index is None else row[name][index])
 
 
@@ -121,7 +124,7 @@ MARGIN_QUANTILES = ("10 % quantile of the test margins", "median of the test mar
 
 
 def quantities(config: Mapping[str, Any]) -> dict[str, Value]:
-    """Return functions that read the compared quantities of a moment, by name.
+    """Return by name the functions that read the compared quantities from results at a moment.
 
     A decrease of the quantities in `FALLING` is an improvement; the others improve by rising.
     """
@@ -149,7 +152,7 @@ def quantities(config: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return both moments and their difference for each network, one line per quantity."""
+    """Return a table for each network: every quantity at both moments, and the difference."""
     tables = []
     for network in get_args(Network):
         moments = pairs(numbers, network).values()

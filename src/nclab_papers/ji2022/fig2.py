@@ -108,7 +108,8 @@ def run(
     """Run plain descent from all starts, normalised descent and gradient flow, for every seed.
 
     A seed draws the starting point; the starts of one seed differ only by a factor. The result has
-    the curves of every seed in the windows, and all samples of the first seed, for the figures.
+    the curves of every seed within the windows. For the figures it also has all samples of the
+    first seed.
     """
     per_seed: list[dict[str, Any]] = []
     first_samples: Samples = {}
@@ -163,7 +164,7 @@ def _descent(config: Config, seed: int, scale: float) -> list[dict[str, Any]]:
 
 
 def _window(rows: Iterable[Row], axis: str, ends: tuple[float, float]) -> dict[str, list[float]]:
-    """Return the columns of the rows whose `axis` is between `ends`: the axis and six curves."""
+    """Return the axis and the six curves as columns, for rows whose `axis` is between `ends`."""
     inside = [row for row in rows if ends[0] <= (row[axis] or 0) <= ends[1]]
     return {
         name: [float(f"{row[name]:.{DIGITS}g}") for row in inside] for name in (axis, *QUANTITIES)
@@ -244,7 +245,7 @@ def flow_slopes(numbers: Numbers, names: Iterable[str] = tuple(QUANTITIES)) -> C
 
 
 def tables(numbers: Numbers) -> list[Table]:
-    """Return the last sample of every run, and the slopes of descent and of the flow."""
+    """Return a table of the last sample of every run, with slopes of descent and of the flow."""
     columns = {"log_time": "log t", "margin": "margin", "normalised_margin": "normalised margin"}
     columns |= QUANTITIES
     seeds = numbers["per_seed"]

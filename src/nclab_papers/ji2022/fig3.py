@@ -95,7 +95,7 @@ def run(
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Return the first and the last measurement of every seed."""
+    """Return a table of the first and the last measurement of every seed."""
     title = f"{_title(numbers)}, first and last measurement of class means M and classifiers W"
     ends = [row for rows in by_seed(numbers["rows"]).values() for row in (rows[0], rows[-1])]
     names = {"epoch": "epoch", "accuracy": "accuracy", "loss": "loss"}

@@ -1,4 +1,4 @@
-"""Section 5.2 of ji2022: which other losses have collapse as their optimum, and weight decay."""
+"""Section 5.2 of ji2022: other losses whose optimum is collapsed, and descent with weight decay."""
 
 import itertools
 import math

@@ -451,7 +451,7 @@ AUTHOR_CONJECTURES = {
     for design, numbers in (("data", ("3.1.1", "3.2.1", "3.2.2")), ("later", ("3.1.1",)))
     for number, data in product(numbers, ("conic", "mlp3"))
 }
-"""Conjecture on the author's data -> conjecture of the thesis."""
+"""For each conjecture on the author's data, the conjecture of the thesis."""
 FIGURE_33 = (
     *("inter-positive", "inter-unstable", "early-layers", "largest-decay-fails"),
     *("accuracy-rises", "intra-rises", "gap-rises", "depth-falls"),
@@ -586,7 +586,7 @@ NO_CODE = {
     "findings/guarantees-telling": "a certificate of a trained network; `certify` is tested",
 }
 AUTHOR_CLAIMS = AUTHOR_FIGURE_31 | AUTHOR_FIGURE_33 | AUTHOR_CONJECTURES
-"""Claim judged on the author's data -> claim of the thesis."""
+"""For each claim judged on the author's data, the claim of the thesis."""
 SHUFFLED |= {
     **{name: SHUFFLED[original] for name, original in AUTHOR_FIGURE_31.items()},
     **{

@@ -107,7 +107,7 @@ claimed = partial(claim, needs="pan2023_fig31", figure="pan2023_fig31")
     "pan2023, Sec. 3.1.1 “achieved perfect training accuracy, except for weight decay 0.007”",
 )
 def converges(numbers: Numbers) -> Finding:
-    """Count the seeds in which all networks converge that are not expected to fail.
+    """Count the seeds in which all networks converge, except those that are expected to fail.
 
     Networks without batch norm are expected to fail at weight decays above 5e-3. The thesis does
     not define "perfect": a network counts as converged if its accuracy is at least 0.99. Another
@@ -129,7 +129,7 @@ def converges(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.1.2 “fails to converge when”",
 )
 def fails_without_norm(numbers: Numbers) -> Finding:
-    """Count the seeds in which no network converges of those that are expected to fail."""
+    """Count the seeds in which all networks that are expected to fail do fail."""
     rows = [row for row in numbers["rows"] if _is_expected_to_fail(row)]
     share = _in_every("no such network converges", rows, converged=False)
     return judge_effects([share])

@@ -140,7 +140,7 @@ def last_layers(out: Path, row: Row) -> list[dict[str, Any]]:
 
 
 def describe_config(config: Any, seeds: Sequence[int]) -> dict[str, Any]:
-    """Return the configuration of an experiment on such networks as plain values, with seeds."""
+    """Return the configuration of an experiment on these networks, with seeds, as plain values."""
     return {**asdict(config.networks), **asdict(config), "seeds": list(seeds)}
 
 

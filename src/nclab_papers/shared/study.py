@@ -159,7 +159,7 @@ def within(name: str, values: BySeed, reach: float) -> Part:
 
 
 def of_the_source(finding: Finding, numbers: Numbers, *, universal: bool = False) -> Finding:
-    """Return the finding, made open if the claim is about other networks than those trained here.
+    """Return the finding, or an open one if the claim is about networks that we did not train.
 
     Args:
         universal: the claim is about all networks ("cannot"). Then the finding is unchanged if it
