@@ -28,7 +28,7 @@ from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX, as_tensor
 
 SLICE = 2**16
-"""Rows of an array that are added at a time."""
+"""Number of rows of an array that are added in one step."""
 SHUFFLE_SEED = 20_231_117
 
 
@@ -169,7 +169,7 @@ def _names_in(labels: Any, reference: Any, weight: Any) -> ClassNames:
 
 
 def _pair(batch: Any) -> tuple[Any, Any]:
-    """Return features and labels of a batch; raise for anything else."""
+    """Return features and labels of a batch; raise if the batch is not a pair."""
     if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
         raise DataError(f"Expected batches of (features, labels), got a {type(batch).__name__}.")
     return batch[0], batch[1]
@@ -210,7 +210,7 @@ class _Slices:
             yield self.features[rows], self.labels[rows]
 
     def check(self, options: MeasureOptions, head: Head | None) -> None:
-        """Raise for labels without a name, too few samples, and absent classes."""
+        """Raise if a label has no name, a class has no samples, or there are too few samples."""
         numbers, shape = self.labels, self.features.shape
         check_labels(options.class_names, numbers, options.ignore_index)
         if options.groups > len(numbers):
@@ -224,7 +224,7 @@ class _Slices:
             require_known_classes(numbers, options.class_count(head), options.ignore_index)
 
     def shuffled(self, ignore_index: int | None) -> "_Slices":
-        """Return the same features with the labels of all counted rows shuffled."""
+        """Return the same features with shuffled labels; ignored rows keep their labels."""
         counted = torch.ones(len(self.labels), dtype=torch.bool)
         if ignore_index is not None and self.labels.ndim == 1:
             counted = self.labels != ignore_index

@@ -68,7 +68,7 @@ class Collapse(LayerResults, Displayed):
 
     @cached_property
     def snr_spectrum(self) -> Tensor:
-        """Signal-to-noise ratios of the modes of the class means."""
+        """Signal-to-noise ratios of the class means, one for each mode (singular value)."""
         return metrics.snr_spectrum(self.moments)
 
     @property
@@ -130,8 +130,8 @@ differ from those of a simplex by 0 on average (0 = simplex).
     def to_frame(self) -> "DataFrame":
         """Return a pandas table with a row per metric: value, value at collapse and meaning.
 
-        If intervals and shuffled labels were measured, both ends of the interval and the value
-        under shuffled labels are columns. `notes` has the reason for each missing value.
+        If intervals and shuffled labels were measured, the ends of the interval and the value under
+        shuffled labels are further columns. `notes` has the reason for each missing value.
 
         >>> import nclab
         >>> frame = nclab.measure_features([[1.0, 0.0], [0.0, 1.0]], [0, 1]).to_frame()
@@ -188,7 +188,7 @@ differ from those of a simplex by 0 on average (0 = simplex).
         }
 
     def _optional_parts(self, optimum: OptimumDistance | None = None) -> dict[str, Any]:
-        """Return JSON values of groups of classes, optimum, intervals and shuffled labels."""
+        """Return the optional parts of `to_dict` that were measured, such as intervals."""
         parts: dict[str, Any] = {}
         if self.frequency_groups is not None:
             parts["strata"] = self.frequency_groups.to_dicts()
@@ -203,7 +203,7 @@ differ from those of a simplex by 0 on average (0 = simplex).
         return parts
 
     def _recorded_certificate(self) -> tuple[dict[str, Any] | None, str]:
-        """Return the certificate for records, or the reason why it is missing."""
+        """Return the certificate as it is recorded, or None with the reason why it is missing."""
         if self.balanced_loss is None:
             return None, ""
         if self.num_classes > CERTIFIED:
@@ -285,7 +285,7 @@ class Report(Displayed):
         return effective_depth(accuracies, epsilon=epsilon)
 
     def _ncc_accuracies(self) -> list[float]:
-        """Return the known accuracies of nearest class means, layer by layer."""
+        """Return the nearest-class-mean accuracy of every layer where it was measured."""
         accuracies = (collapse.nc4_ncc_accuracy for collapse in self.layers)
         return [accuracy for accuracy in accuracies if accuracy is not None]
 

@@ -39,29 +39,31 @@ FloatArray = NDArray[np.float64]
 Values = Mapping[str, float | None]
 
 COLLAPSE_LEVELS = ((0.01, "Collapsed"), (0.1, "Nearly collapsed"), (1.0, "Partly collapsed"))
-"""Words of the verdict, each used if tr Σ_W / tr Σ_B is at most the number before it. Unlike
-`nc1_trace_pinv`, this ratio is not small for few samples in many dimensions."""
+"""Words of the verdict, each used if the variance within classes divided by the variance between
+them, tr Σ_W / tr Σ_B, is at most the number before it. Unlike `nc1_trace_pinv`, this ratio is not
+small for few samples in many dimensions."""
 ANGLE_LEVELS = ((0.02, "form a simplex ETF"), (0.1, "are near a simplex ETF"))
-"""Words used if the cosines of class means differ from -1/(C - 1) by at most this on average."""
+"""Words on the angles, each used if the cosines of class means differ from -1/(C - 1) by at most
+the number before it, on average."""
 ALIGNMENT_LEVELS = ((0.1, "aligned"), (0.5, "roughly aligned"))
-"""Words used if the directions of class mean and classifier row have at most this distance on
-average. A distance of 0.1 is an angle of 6 degrees, 0.5 is 29 degrees."""
+"""Words on the classifier, each used if the unit vectors along class mean and classifier row have
+at most the distance before it, on average. 0.1 is an angle of 6 degrees, 0.5 is 29 degrees."""
 NO_STRUCTURE = 0.5
 """The verdict is "no class structure" if tr Σ_W / tr Σ_B is at least this share of its value for
 random labels."""
 MERGED = 0.5
-"""Two classes are reported as merging if the cosine of their centred means is above this."""
+"""Two classes are reported as merging if the cosine of their centred means is above this value."""
 LISTED = 5
 """Largest number of classes that a sentence lists."""
 NOISE_SCORES = 0.5
-"""There may be too few samples if pure noise of this size would have at least this accuracy of
-nearest class means."""
+"""nclab warns of too few samples if as many features of pure noise would have at least this
+accuracy of nearest class means."""
 NEAR_NOISE = 0.1
-"""Features are certainly not noise if `nc1_trace_pinv` is below this share of its value for noise.
+"""nclab does not warn if `nc1_trace_pinv` is below this share of its value for noise.
 """
 UNEVEN = 5
 """Classes count as uneven if the largest has at least this many times the samples of the smallest.
-A warning then says that they need not reach the values at collapse."""
+A warning then says that the metrics may tend to other values than those at collapse."""
 ENOUGH = 100
 """Smallest number of samples for which an accuracy is compared with chance."""
 LOGITS = 4
@@ -79,7 +81,7 @@ def summarise(
 ) -> tuple[str, ...]:
     """Return the sentences below a table; the first one is the verdict.
 
-    `pairs` are the closest pairs of classes, and `names` those of all classes, if they have names.
+    `pairs` are the closest pairs of classes; `names` are the class names, if given.
     """
     numbers = view.classes.tolist()
     labels = [str(number) if names is None else names[number] for number in numbers]
@@ -101,7 +103,7 @@ def summarise(
 
 
 def _verdict(view: View, values: Values, labels: Sequence[str]) -> str:
-    """Return one line: whether the layer is collapsed, compared with what, and what stands out."""
+    """Return one line: whether the layer is collapsed, by which numbers, and what stands out."""
     moments, ratio = view.moments, values["nc1_trace_ratio"]
     remarkable = _remarkable_classes(view, values, labels)
     if ratio is None or not math.isfinite(ratio):
@@ -248,7 +250,7 @@ def contradictions(view: View, values: Values) -> list[str]:
 
 
 def _looks_like_noise(moments: ClassMoments, values: Values) -> str:
-    """Warn if there are so few samples that pure noise would score as well."""
+    """Warn if there are so few samples that pure noise would look collapsed as well."""
     size, per_class, dim = moments.num_classes, moments.total / moments.num_classes, moments.dim
     if per_class <= 1:
         return ""
@@ -264,7 +266,7 @@ def _looks_like_noise(moments: ClassMoments, values: Values) -> str:
 
 
 def _mismatched_classifier(values: Values) -> str:
-    """Warn if the classifier fails on features that separate the classes."""
+    """Warn if the classifier is often wrong although the features separate the classes."""
     accuracy, nearest = values["accuracy"], values["nc4_ncc_accuracy"]
     if accuracy is None or nearest is None or accuracy > 0.5 or nearest < 0.9:
         return ""
@@ -314,13 +316,13 @@ def _network_outputs(moments: ClassMoments) -> str:
 
 
 def _uneven_classes(moments: ClassMoments) -> str:
-    """Warn if classes are so uneven that they need not reach the values at collapse."""
+    """Warn if class sizes differ so much that metrics may not tend to their values at collapse."""
     most, least = int(moments.counts.max()), int(moments.counts.min())
     if most < UNEVEN * least:
         return ""
     return (
         f"The largest class has {most / least:.4g} times the samples of the smallest: the values "
-        "at collapse hold for equal classes, and unequal classes need not reach them."
+        "at collapse are those of equal classes, and unequal classes may tend to other values."
     )
 
 
@@ -397,7 +399,7 @@ def rounding_warnings(view: View, values: Values) -> list[str]:
 def reference_rounding_warnings(
     reference: ReferencePass, moments: ClassMoments, values: Values
 ) -> list[str]:
-    """Return the rounding warnings for metrics that compare features with a reference."""
+    """Return `rounding_warnings` for the metrics that compare features with a reference."""
     size = max(reference.moments.size, moments.size)
     spread = norm(reference.moments.centred_means) / math.sqrt(reference.moments.num_classes)
     error = 4 * unit_error(moments) * size
@@ -456,7 +458,7 @@ def _ratio(error: float, size: float) -> float:
 
 
 def _spread_underflow(moments: ClassMoments, values: Values) -> list[str]:
-    """Warn if squared features underflow, in all classes or in those with far smaller features."""
+    """Warn if squared features underflow: in all classes, or only in classes with tiny features."""
     affected = _of_measurement((*SQUARES, "nc1_within_variation"), values)
     if 0 < moments.size < TINY or not float(moments.variances.sum()) < TINY**2:
         return _feature_underflow(moments.size, affected)

@@ -1,6 +1,6 @@
-"""Display of measurements: tables for terminal and notebook, pictures, and pages of one file.
+"""Display of measurements: tables for terminal and notebook, pictures, and HTML pages.
 
-Tables are made from rows of plain values, as `Collapse.to_row` returns and JSON files keep them.
+Tables are made from rows of plain values, which `Collapse.to_row` returns and JSON files contain.
 """
 
 import base64
@@ -79,7 +79,7 @@ class Displayed(Printed, ABC):
     def plot(self, dark: bool = False) -> "Drawing":
         """Draw a matplotlib figure and return it with its panels.
 
-        As the last line of a notebook's cell the figure is shown.
+        A notebook shows the figure if the call is the last line of a cell.
 
         >>> import nclab
         >>> fig, axes = nclab.measure_features([[1.0, 0.0], [-1.0, 0.5]], [0, 1]).plot()
@@ -91,7 +91,7 @@ class Displayed(Printed, ABC):
         return plot(self._picture(), dark)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write summary, picture and table as one HTML file without external parts."""
+        """Write summary, picture and table as one HTML file that needs no other files."""
         table = as_html(_result_table(self._table_rows()))
         _write_page(path, self._picture(), table, self.summary())
 
@@ -102,7 +102,7 @@ class Displayed(Printed, ABC):
 def _write_page(
     path: str | os.PathLike[str], picture: "Picture", table: str, summary: Sequence[str]
 ) -> None:
-    """Write sentences, a picture for light and dark screens, and an HTML table as one file."""
+    """Write an HTML file with sentences, a picture for light and dark screens, and a table."""
     from nclab.figures.matplotlib_renderer import draw
 
     title = html.escape(picture.title)
@@ -140,7 +140,7 @@ def _with_summary(table: Any, lines: Sequence[str]) -> Group:
 
 
 def train_and_test(train: Displayed, test: Displayed) -> Group:
-    """Return training and test data side by side, with the summaries of both."""
+    """Return a table of training and test data side by side, with the summaries of both."""
     both = (train, test)
     rows = [row for displayed in both for row in displayed._table_rows()]
     lines = [line for displayed in both for line in displayed.summary()]

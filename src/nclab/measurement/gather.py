@@ -39,7 +39,7 @@ UNDEFINED = {
 REFERENCE_ERROR_UNKNOWN = "the sampling error of the reference is unknown"
 NO_REFERENCE_SPREAD = "undefined: the reference has no spread to compare with"
 FEWEST_CLASSES = 20
-"""Tables show groups of classes if there are at least this many and their sizes are `UNEVEN`."""
+"""Tables show groups of classes if there are at least this many classes of `UNEVEN` sizes."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class RareClasses:
     loss: float | None = None
     """Mean cross-entropy of their samples, if it is known."""
     means: Tensor | None = None
-    """(k, d) class means; None if their rows were never counted."""
+    """(k, d) class means; None if their rows were skipped from the start."""
     scatter: Tensor | None = None
     """(d, d) scatter of their samples around these means, added up in the second pass; None if the
     measurement keeps no scatter."""
@@ -103,7 +103,7 @@ class RareClasses:
     def filter(
         self, rows: Tensor, labels: Tensor, predicted: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return a batch of the second pass without these classes; add their part to `scatter`."""
+        """Return a second-pass batch without these classes; add their scatter to `scatter`."""
         labels = labels.to(self.classes.device)
         index = torch.searchsorted(self.classes, labels).clamp_max(len(self.classes) - 1)
         is_rare = self.classes[index] == labels
@@ -155,14 +155,14 @@ def gather(
     """Compute every metric that the given statistics allow.
 
     Args:
-        moments: may lack classes; they are left out with a warning.
+        moments: statistics of the features; classes without samples are left out with a warning.
         weight: (C, d) classifier of all classes, with its bias (C,) if it has one.
         logits: statistics of this classifier's outputs.
         reasons: why each of "scatter", "second pass" and "weight" is missing.
-        extras: metrics beyond those of every measurement; rare classes that are left out.
+        extras: additional metrics, and the rare classes that were left out.
 
-    Costs half a C x C x d matrix product for each of: unit means, centred means, weights and the
-    centred unit means of the second pass.
+    Costs half a C x C x d matrix product for each of four sets of rows: unit means, centred means,
+    weights, and the centred unit means of the second pass.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])

@@ -13,7 +13,7 @@ DIGITS = 4
 """Decimal digits of the coordinates."""
 GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 TINY = 1e-7
-"""Directions in which the class means vary less than this, relatively, are rounding errors."""
+"""Directions with less than this share of the largest spread of class means are rounding errors."""
 
 
 def geometry(
@@ -35,8 +35,8 @@ def geometry(
 
     Means and features have one scale, on which the means have root mean square norm 1 before
     the projection. The rows of the classifier are scaled to the same norm. Points are the first
-    samples of every class. Pass `means`, a row per label, if they come from more features than
-    these.
+    samples of every class. Pass `means`, one row per label, if the class means come from more
+    features than these.
 
     Source: pan2023, Fig. 1.2
 
@@ -80,7 +80,7 @@ def geometry(
 
 
 def vertices(classes: int) -> Tensor:
-    """Return (C, 3) points K: a segment, triangle or tetrahedron for C = 2 to 4, else a sphere.
+    """Return (C, 3) points K: segment, triangle or tetrahedron for C = 2 to 4, else on a sphere.
 
     The columns are orthogonal to the vector of ones and orthonormal, except that two columns are
     zero for C = 2, and one for C = 3.
@@ -125,7 +125,7 @@ def _axes(M: Tensor, residuals: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _leading(residuals: Tensor, basis: Tensor, count: int) -> Tensor:
-    """Return (d, count) principal directions of residuals outside `basis`, with fixed signs."""
+    """Return (d, count) principal directions of residuals, orthogonal to `basis`, signs fixed."""
     outside = residuals - residuals @ basis @ basis.T
     directions = torch.linalg.svd(outside, full_matrices=False).Vh[:count]
     skewness = (outside @ directions.T).pow(3).sum(0)
@@ -162,7 +162,7 @@ class PointSample:
         self.labels = torch.empty(0, dtype=torch.int64)
 
     def add(self, rows: Tensor, labels: Tensor, *, num_classes: int) -> None:
-        """Keep the newest rows of a batch; skip labels below 0 and labels >= `points`."""
+        """Add a batch, keep the newest rows of every class; skip labels outside [0, `points`)."""
         per_class = max(1, self.points // max(1, num_classes))
         labels = labels.to("cpu", torch.int64)
         new = _newest(torch.where(labels < self.points, labels, -1), per_class)
@@ -176,7 +176,7 @@ class PointSample:
         self.labels = all_labels[newest]
 
     def picture(self, moments: ClassMoments, weight: Tensor | None) -> dict[str, Any] | None:
-        """Return the picture with the class means of all samples; None for one class alone."""
+        """Return the picture with the class means of all samples; None if only one class exists."""
         counted = (moments.counts > 0).cpu()
         known = counted[self.labels] if len(self.labels) else self.labels.bool()
         rows, labels = self.rows[known], self.labels[known]

@@ -28,7 +28,7 @@ State = dict[str, Tensor]
 Summed = TypeVar("Summed", LogitStatistics, SecondPass, ReferencePass)
 
 Batch = tuple[Tensor, Tensor, Tensor | None]
-"""Rows, classes and predictions of a batch."""
+"""Feature rows, class numbers and predicted classes of a batch."""
 
 
 class Cache:
@@ -57,7 +57,7 @@ class LayerStream:
         head: the classifier that reads the layer, to compute its logits.
         cache: memory for batches that are kept for the second pass.
         same_order: whether the second pass reads the rows in the order of the first; then the
-            classifier's decisions are kept instead of computed again.
+        predicted classes are kept instead of computed again.
         points: number of features to keep for the 3-D picture.
     """
 
@@ -106,7 +106,7 @@ class LayerStream:
     def start(self, dim: int, device: torch.device, *, logits: bool = False) -> None:
         """Create empty sums.
 
-        With `logits`, logits are summed although the classifier `head` is not known yet.
+        If `logits` is true, logits are summed even if the classifier `head` is not known yet.
         """
         if self.head is not None:
             self.head.check_dim(dim)
@@ -222,7 +222,7 @@ class LayerStream:
         return (rows, classes) if keep.all() else (rows[keep.to(rows.device)], classes[keep])
 
     def _predict(self, rows: Tensor, classes: Tensor, *, count: bool = True) -> Tensor | None:
-        """Return the classifier's decisions; with `count` add its logits to the statistics."""
+        """Return the predicted classes; if `count` is true, add the logits to the statistics."""
         if self.head is None or self.logits is None:
             return None
         predicted = []
@@ -314,7 +314,7 @@ class LayerStream:
             self._add_second(*batches.pop(0))  # frees its memory immediately
 
     def finish_second_pass(self) -> None:
-        """Raise unless both passes had the same data."""
+        """Raise unless both passes read the same data."""
         if self._second_pass is None:
             self._second_pass = SecondPass(self.moments)
         self._second_pass.require_same_data(self.moments)
@@ -376,7 +376,7 @@ class LayerStream:
         return collapse if self._reference is None else with_reference(collapse, self._reference)
 
     def picture(self) -> dict[str, Any] | None:
-        """Return features, class means and classifier in 3-D, if features were kept."""
+        """Return features, class means and classifier in 3-D; None if no features were kept."""
         weight = None if self.head is None else self.head.weight
         picture = None if self._points is None else self._points.picture(self.moments, weight)
         return None if picture is None else {"layer": self.layer, **picture}
@@ -396,7 +396,7 @@ class LayerStream:
             self.logits.load_sums(logits)
 
     def leave_out(self, rare: RareClasses) -> None:
-        """Report these classes as left out. Their rows no longer count as ignored."""
+        """Report these classes as left out, and no longer count their rows as ignored."""
         self._rare = rare
         self.moments.ignored -= rare.samples
 
@@ -414,7 +414,7 @@ class LayerStream:
         return {} if self._second_pass is None else {"second_pass": self._second_pass.sums()}
 
     def add_sums(self, sums: Mapping[str, State]) -> None:
-        """Add what another process has summed over its part of the data."""
+        """Add the sums of another process over its part of the data."""
         is_first = not self.started
         if "moments" in sums:
             moments = ClassMoments.from_state_dict(sums["moments"], copy=False)
@@ -452,7 +452,7 @@ class LayerStream:
             ranks.reduce_(self._rare.scatter)
 
     def drop_second_pass(self) -> None:
-        """Forget the second pass, because another process could not complete its own."""
+        """Drop the second pass, because another process could not complete it."""
         self._second_pass = None
 
 

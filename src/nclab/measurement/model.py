@@ -145,7 +145,7 @@ class Measurement:
     Args:
         distributed: the processes that share the data, if this process reads only a part.
         split: name of the data: train, test, ...
-        points: features of the last layer to keep for its 3-D picture.
+        points: number of features of the last layer to keep for its 3-D picture.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Measurement:
     def _second_pass(
         self, loader: Iterable[Any], streams: Sequence[LayerStream], repeatable: bool
     ) -> bool:
-        """Make the second pass; return False if it needs a loader that can be read only once."""
+        """Make the second pass; return False if the loader cannot be read a second time."""
         distributed = self._distributed
         again = [stream for stream in streams if not stream.cached]
         with self._failure_reported():
@@ -222,7 +222,7 @@ class Measurement:
 
     @contextmanager
     def _failure_reported(self) -> Iterator[None]:
-        """Tell the other processes if a pass fails in this process; they would wait for it."""
+        """Tell the other processes if a pass fails here, so that they do not wait forever."""
         try:
             yield
         except Exception:
@@ -311,7 +311,7 @@ class Measurement:
         )
 
     def picture(self) -> dict[str, Any] | None:
-        """Return the last layer in 3-D, if points were kept."""
+        """Return the 3-D picture of the last layer; None if no points were kept."""
         return list(self._streams.values())[-1].picture()
 
     def _layer_streams(self) -> Iterator[tuple[MeasuredLayer, LayerStream]]:
@@ -319,7 +319,7 @@ class Measurement:
             yield layer, self._streams[layer.point]
 
     def _split(self, raw: Any) -> Batch:
-        """Return a batch with class numbers as labels."""
+        """Split a batch into inputs and labels, and return both, with class numbers as labels."""
         tokens = self.layers.labels == "next"
         names = self.options.class_names
         batch = split_batch(raw, self.layers.device, names=names, tokens=tokens)
@@ -370,8 +370,8 @@ class Measurement:
         return loss.loss
 
     def _wants_labels(self, batch: Batch, output: Any) -> bool:
-        """Whether the model must be called with labels: without them it accepted the batch, but
-        returned logits for other positions than the labelled ones."""
+        """Whether to call the model with labels, because without them it returned logits for other
+        positions than the labelled ones."""
         labels = batch.labels
         if self._passes_labels or self._label_parameter is None or labels.ndim < 2:
             return False

@@ -59,7 +59,7 @@ class MeasuredLayer(NamedTuple):
     point: Point
     dim: int
     is_last: bool
-    """Whether the classifier reads it."""
+    """Whether the classifier reads this layer."""
 
 
 class ModelLayers:
@@ -215,7 +215,7 @@ class ModelLayers:
         ).reshape(-1)
 
     def check_labels(self, labels: Tensor, ignore_index: int | None) -> None:
-        """Raise for labels that are not outputs of the classifier."""
+        """Raise if a label is not the number of one of the classifier's outputs."""
         outputs, name = self.num_classes, self.classifier_name
         used = labels if ignore_index is None else labels[labels != ignore_index]
         if outputs is None or not used.numel():
@@ -373,8 +373,8 @@ class ModelLayers:
         output: Any,
         recorder: Recorder,
     ) -> Tensor | NoRows:
-        """Return the rows of a layer without recorded rows: those of `tensor`, its value in the
-        traced pass, or of the model's output."""
+        """Return the rows of a layer that were not recorded, from its `tensor` in the traced pass
+        or from the model's output."""
         module = self.model
         if not layer.point.module:
             tensor = first_tensor(output)
@@ -414,7 +414,7 @@ def _averages_positions(classifier: Classifier, outputs: Outputs, batch: Batch) 
 def _all_positions(classifier: Classifier, layer: FoundLayer, recorder: Recorder) -> Tensor:
     """Return the classifier's input at all positions.
 
-    Also record its logits at all positions, from which `features` selects the position.
+    Also record the logits at all positions; with them `features` finds the model's position.
     """
     read, logits = classifier.tensor, classifier.result
     assert read is not None
@@ -433,7 +433,7 @@ def _reads_one_position(module: nn.Module) -> bool:
 
 
 def _named_layer(name: str, point: Point, calls: list[Call]) -> tuple[int, FoundLayer]:
-    """Return the time at which the forward pass reached a layer (0 if never), and the layer."""
+    """Return the step at which the forward pass reached a layer (0 if never), and the layer."""
     for call in calls:
         if (call.name, call.index) == (point.module, point.call):
             if point.side == "input":

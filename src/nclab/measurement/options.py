@@ -59,7 +59,7 @@ class MeasureOptions:
     groups: int = 0
     """Groups of the jackknife for intervals; 0 for no intervals."""
     all_residuals: bool = False
-    """Whether to keep the C x C residual sums of `LogitStatistics` for more classes than usual."""
+    """Whether to keep the residual sums of `LogitStatistics` for more classes than by default."""
 
     @classmethod
     def checked(
@@ -134,8 +134,8 @@ class MeasureOptions:
     def reference_pass(self, layer: str | None = None) -> ReferencePass | None:
         """Return an empty pass over features that compares them with the reference's class means.
 
-        A report has the class means of the layer with the same name. If both data sets have class
-        names, classes with the same name are compared, whatever their numbers are.
+        From a report, nclab takes the class means of the layer with the same name. If both data
+        sets have class names, classes with the same name are compared, whatever their numbers are.
         """
         reference = self.reference
         if isinstance(reference, Report):
@@ -170,7 +170,7 @@ class MeasureOptions:
 
 @cache
 def machine_memory() -> float:
-    """Return the bytes of this machine; infinity if the system does not report them."""
+    """Return the memory of this machine in bytes; infinity if the system does not report it."""
     try:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, ValueError, OSError):  # not on Windows
@@ -235,7 +235,7 @@ def check_count(names: tuple[str, ...] | None, count: int | None, kind: str) -> 
 
 
 def check_labels(names: tuple[str, ...] | None, labels: Tensor, ignore_index: int | None) -> None:
-    """Raise if a label has no name. Other errors in labels raise during the measurement."""
+    """Raise if a label has no name. The measurement itself raises for other errors in labels."""
     numeric = not (labels.dtype.is_floating_point or labels.dtype.is_complex)
     if names is None or not numeric or not labels.numel():
         return
@@ -248,9 +248,9 @@ def check_labels(names: tuple[str, ...] | None, labels: Tensor, ignore_index: in
 
 
 def require_known_classes(labels: Tensor, classes: int | None, ignore_index: int | None) -> None:
-    """Raise if one of `classes` classes, by default up to the largest label, has no samples.
+    """Raise if a class below `classes` (by default the largest label + 1) has no samples.
 
-    Called before the first pass, to raise early. Other errors in labels raise during the pass.
+    Called before the first pass, to raise early. The pass itself raises for other errors in labels.
     """
     if labels.dtype.is_floating_point or labels.dtype.is_complex:
         return
@@ -301,11 +301,12 @@ class Head(NamedTuple):
         return None if weight is None else cls.checked(weight, bias, num_classes)
 
     def check_dim(self, dim: int) -> None:
-        """Raise if this classifier reads features of another dimension."""
+        """Raise unless this classifier reads features of dimension `dim`."""
         if self.weight.shape[1] != dim:
             raise DataError(
                 f"Expected weight of shape (classes, {dim}) for features of dimension {dim}, "
-                f"got {tuple(self.weight.shape)}. Transpose it or pass the layer it reads."
+                f"got {tuple(self.weight.shape)}. Transpose weight, or pass "
+                "features of the layer that it reads."
             )
 
     def to(self, device: torch.device) -> "Head":
@@ -332,7 +333,9 @@ def _finite_array(values: Any, name: str, shape: str, *, ndim: int) -> Tensor:
         index = [int(i) for i in (~torch.isfinite(tensor)).nonzero()[0]]
         raise DataError(f"Expected finite {name}, got {float(tensor[tuple(index)])} at {index}.")
     if tensor.numel() and float(tensor.abs().max()) > HUGE:
-        raise DataError(f"Expected {name} below {HUGE:g} in size. Rescale features and weights.")
+        raise DataError(
+            f"Expected {name} below {HUGE:g} in absolute value. Rescale features and weights."
+        )
     return tensor
 
 

@@ -68,8 +68,8 @@ class OptimumDistance(NamedTuple):
 
     distance: TargetDistance
     weight_decay: tuple[float, float]
-    """Weight decays (λ_W, λ_H) of classifier and features for which this optimum is that of the
-    regularised loss."""
+    """Weight decays (λ_W, λ_H) of classifier and features at which the regularised loss has this
+    optimum."""
 
     def values(self) -> dict[str, float | None]:
         """Return the distances by the names that tables and records use."""
@@ -154,7 +154,7 @@ class LayerResults:
 
     Then no inter-class cosine can be negative. Only centred cosines can reach -1/(C - 1)."""
     sentences: tuple[str, ...] = ("",)
-    """What the numbers mean, in plain words; the first sentence is the verdict."""
+    """Meaning of the numbers in plain words; the first sentence is the verdict."""
     frequency_groups: "Strata | None" = None
     """Ten groups of classes by frequency; None unless there are many classes of unequal size."""
 
@@ -226,12 +226,12 @@ class LayerResults:
         loss: str = "cross_entropy",
         **options: Any,
     ) -> Target:
-        """Return where this layer and its classifier should end, given counts, dimension and bias.
+        """Return the geometry that this layer and its classifier should reach in training.
 
-        Without `weight_decay` the target has the measured norms. Pass the weight decay of the
-        classifier, or both as (weights, features). If you pass one, that of the features follows
-        from the norms, because both penalties are equal at an optimum. `options` are those of
-        `nclab.target`.
+        It follows from class counts, dimension and bias. Without `weight_decay` it has the measured
+        norms. Pass the weight decay of the classifier, or both as (weights, features). If you pass
+        one, that of the features follows from the norms, because both penalties are equal at an
+        optimum. `options` are those of `nclab.target`.
 
         >>> import nclab
         >>> features, weight = [[2.0, 0.0], [-2.0, 0.0]], [[2.0, 0.0], [-2.0, 0.0]]
@@ -333,7 +333,7 @@ def _feature_weight_decay(results: LayerResults, weight_decay: float) -> float:
 
 
 def _distance_to_optimum(results: LayerResults) -> OptimumDistance:
-    """Return the distance to the optimum; raise DataError if it is unknown or takes long.
+    """Return the distance to the optimum; raise DataError if computing it is impossible or slow.
 
     For equal counts the optimum has a closed form. For other counts, optima are computed for some
     norms, mostly two to four and at most 88, and kept for all measurements with these counts.
@@ -404,14 +404,15 @@ class Strata(Printed, tuple[Stratum, ...]):
 def strata(results: LayerResults, groups: int = DECILES) -> Strata:
     r"""Sort classes into groups with about equally many samples, and average within each group.
 
-    Classes with the same number of samples are always in the same group: the group that contains
-    the middle of their share, counted from the largest classes. Empty groups are omitted. The
-    variance within classes does not depend on the size of the classes,
+    All samples are lined up, those of the largest classes first, and cut into groups of equal
+    length. Classes with the same number of samples all go to the group with the middle one of their
+    samples. Empty groups are omitted. The variance within classes does not depend on the size of
+    the classes,
 
     $$\frac{\sum_c n_c\sigma_c^2}{\sum_c (n_c-1)} \Big/ \operatorname{tr}\Sigma_B,$$
 
-    because a class of n samples shows only 1 - 1/n of its variance. The accuracy of nearest class
-    means does depend on size: the only sample of a class is always nearest to its class mean.
+    because the n samples of a class show only 1 - 1/n of its variance. The accuracy of nearest
+    class means does depend on size: the only sample of a class is always nearest to its class mean.
     """
     if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
         raise DataError(f"Expected groups=1 or more, got {groups!r}.")

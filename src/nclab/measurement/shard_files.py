@@ -19,7 +19,7 @@ SLICE_BYTES = 1 << 26
 """Bytes of features that are in memory at a time."""
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-"""A file, a folder, a pattern, or several of these."""
+"""A file, a folder, a pattern such as "part-*.npz", or several of these."""
 
 
 class Shard(ABC):
@@ -140,7 +140,7 @@ def _slices(rows: Any, count: int, row_bytes: int) -> Iterator[Tensor]:
 
 
 def _class_numbers(labels: Any) -> Tensor:
-    """Return a copy of labels as a tensor; raise for names of classes."""
+    """Return a copy of labels as a tensor; raise if they are class names."""
     if labels.dtype.kind not in "iufb":
         raise DataError(
             f"Expected class numbers as labels of shards, got {labels.dtype}. Write numbers, and "
@@ -150,7 +150,7 @@ def _class_numbers(labels: Any) -> Tensor:
 
 
 class _Safetensors(Shard):
-    """A file that safetensors maps into memory, after checking all sizes."""
+    """A .safetensors file, mapped into memory after all sizes are checked."""
 
     def labels(self) -> Tensor:
         with self._open() as archive:
@@ -181,7 +181,7 @@ class _Safetensors(Shard):
 
 
 class _Npz(Shard):
-    """An archive, whose arrays are read as a whole."""
+    """A .npz archive; each of its arrays is read as a whole."""
 
     def labels(self) -> Tensor:
         return _class_numbers(self._array(LABELS))

@@ -33,7 +33,7 @@ from nclab.statistics.blocks import COMPILED_SIZE
 from nclab.statistics.checks import IGNORE_INDEX, as_labels
 
 TRIES = 3
-"""How often a part is started if its process dies."""
+"""Number of times that a group of files is started if its process dies."""
 PRODUCTS = 2**34
 """Progress is reported after this many multiplications, about every second."""
 
@@ -210,7 +210,7 @@ def _read_labels(files: Sequence[Path], plan: Plan) -> tuple[Plan, dict[Path, in
 
 
 def _common_dim(files: Sequence[Path]) -> int | None:
-    """Return the dimension that most of three files have, so that one wrong file does not set it.
+    """Return the dimension of most of three files, so that one wrong file does not determine it.
 
     None if none of them can be read.
     """
@@ -234,7 +234,7 @@ def _require_samples(total: int, bad: Mapping[str, str]) -> None:
 
 @contextmanager
 def _error_names_file(path: object) -> Iterator[None]:
-    """Add the name of a file to its errors."""
+    """Add the name of a file to the errors that occur while it is read."""
     try:
         yield
     except DataError as error:
@@ -262,7 +262,7 @@ def _run(
     workers: int | None,
     report: Callable[[int], None],
 ) -> list[ReadPart]:
-    """Run `work` on groups of files; report the number of rows that are done."""
+    """Run `work` on groups of files, and return its results; report the number of rows done."""
     count = 1 if workers == 0 else workers or engine.slots()
     jobs = [
         Job(f"shards {index + 1}", work, ([*map(str, group)], *arguments))
@@ -296,7 +296,7 @@ def _groups(shards: dict[Path, int], count: int) -> list[list[Path]]:
 
 
 def _merged(plan: Plan, parts: list[ReadPart], bad: Mapping[str, str]) -> LayerStream:
-    """Return one stream with the first pass of all parts; `parts` is emptied to free memory."""
+    """Return one stream with the sums of the first pass of all parts; `parts` is emptied."""
     stream = LayerStream(plan.options, head=plan.head)
     while parts:
         sums = parts.pop(0).sums

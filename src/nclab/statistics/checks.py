@@ -210,6 +210,6 @@ def _reject_extremes(features: Tensor) -> None:
     largest = float(features.abs().max()) if features.numel() else 0.0
     if largest > HUGE or 0 < largest < 1 / HUGE:
         raise DataError(
-            f"Expected features between {1 / HUGE:g} and {HUGE:g} in size, got {largest:.3g}. "
-            "Rescale them: this changes no metric except the norms and the loss."
+            f"Expected features between {1 / HUGE:g} and {HUGE:g} in absolute value, got "
+            f"{largest:.3g}. Rescale them: this changes no metric except the norms and the loss."
         )
