@@ -66,9 +66,9 @@ class Arrays(Mapping[str, Any]):
 
 
 def read_arrays(path: str | os.PathLike[str]) -> Arrays:
-    """Return the arrays of a .npz (numpy) or .safetensors (torch) file by name.
+    """Return the arrays of a .npz (numpy), .safetensors (torch), .npy or .csv file by name.
 
-    A .npy file holds features alone, a .csv file features and a label in every row.
+    A .npy file holds features without labels, a .csv file features and a label in every row.
     """
     file = Path(path)
     if not file.is_file():

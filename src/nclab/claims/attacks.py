@@ -54,8 +54,8 @@ class Attacks:
 def put(path: str, value: Any) -> Change:
     """Return a change (a function from numbers to new numbers) that sets one value, by dotted path.
 
-    A part of the path may be an index, or * for every element. A function is applied to the old
-    value.
+    A part of the path may be an index, or * for every element. If `value` is a function, it is
+    called with the old value.
 
     >>> put("rows.*.loss", lambda loss: 2 * loss)({"rows": [{"loss": 1}, {"loss": 3}]})
     {'rows': [{'loss': 2}, {'loss': 6}]}

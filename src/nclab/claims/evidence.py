@@ -1,4 +1,4 @@
-"""Recorded evidence: numbers and networks at the size of a paper, kept in the paper's folder.
+"""Recorded evidence: numbers and networks of experiments as large as those in a paper.
 
 Verdicts on experiments come from recorded evidence. Experiments that run on this machine, usually
 at a smaller size, are judged as well, and both verdicts are shown. The measurements of the trained

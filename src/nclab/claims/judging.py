@@ -50,7 +50,7 @@ def judge_effects(
         answer: sentence that states the result; `{estimate}`, `{interval}`, `{needed}`, `{what}`
             and `{seeds}` are replaced by those of the weakest part.
         one_is_enough: one reproduced part reproduces the claim, and all must be contradicted to
-            contradict it; the corrections are exchanged.
+            contradict it. The intervals of reproduced parts are then the corrected ones.
     """
     parts = list(parts)
     measured = [part for part in parts if part[1]]
@@ -239,7 +239,7 @@ def _corrected(parts: Sequence[Part | Share], margin: float, one_is_enough: bool
 
 
 def _headline(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return estimate, interval, margin and seeds of the finding with the middle estimate."""
+    """Return estimate, interval, margin and seeds of the finding with the median estimate."""
     known = [finding for finding in findings if finding.numbers.get("seeds")]
     known.sort(key=lambda finding: float(finding.numbers["estimate"]))
     keys = ("estimate", "interval", "margin", "seeds")

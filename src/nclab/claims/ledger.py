@@ -111,10 +111,10 @@ def judge(
 
 
 def effective_verdict(finding: Finding) -> Verdict:
-    """Return the verdict, or that for other networks if nobody could test those of the source.
+    """Return the verdict; if it is open, return the verdict on other networks if there is one.
 
-    A finding that is open for the networks of its source may have a verdict for other networks,
-    under the key `there` of its numbers.
+    A claim about networks that nobody could test may have a verdict on other networks, under the
+    key `there` of its numbers.
 
     >>> effective_verdict(Finding(Verdict.OPEN, "", {"there": "reproduced"})).value
     'reproduced'
@@ -131,7 +131,7 @@ def relation(recorded: Verdict, local: Verdict) -> str:
 
 
 def describe_relation(recorded: Finding, local: Finding) -> str:
-    """Return the relation with both verdicts, and the reason if this machine's is open."""
+    """Return the relation with both verdicts, and the reason if this machine's verdict is open."""
     recorded_verdict, verdict = effective_verdict(recorded), effective_verdict(local)
     outcome = relation(recorded_verdict, verdict)
     if verdict is Verdict.OPEN:
@@ -148,7 +148,7 @@ def describe_relation(recorded: Finding, local: Finding) -> str:
 
 
 HEADLINE = ("estimate", "interval", "margin", "seeds")
-"""Numbers of the weakest part of a claim."""
+"""Keys of the numbers of a finding that describe the weakest part of the claim."""
 
 
 def command_of(claim: Claim, numbers: Numbers | None = None) -> str:

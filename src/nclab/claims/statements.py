@@ -53,7 +53,7 @@ def tally(*batches: Inequality) -> dict[str, Any]:
 
 
 def judge_statement(numbers: Numbers, *, enough: int = ENOUGH) -> Finding:
-    """Judge a statement by its tally: one failure refutes, many tests without failure support it.
+    """Return the verdict: refuted after one failure, holds after `enough` tests, otherwise open.
 
     >>> clean = {"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5}
     >>> judge_statement(clean).verdict.value, judge_statement(clean | {"violated": 1}).verdict.value
@@ -68,7 +68,7 @@ def judge_statement(numbers: Numbers, *, enough: int = ENOUGH) -> Finding:
 
 
 def judge_repair(numbers: Numbers) -> Finding:
-    """Judge a statement that the source prints with an error.
+    """Return the verdict "corrected" if a statement fails as printed but holds when repaired.
 
     `numbers` has a tally of the statement as printed, and a tally of the repaired statement.
     """

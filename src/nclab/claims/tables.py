@@ -157,7 +157,7 @@ def recorded_verdict_table(judged: Sequence[Row]) -> Table:
 
 
 def for_terminal(table: Any) -> Any:
-    """Convert a `Table` for the terminal, words left and numbers right; return the rest as is."""
+    """Return a `Table` as a table of rich, with numbers on the right; return the rest as is."""
     if not isinstance(table, Table):
         return table
     rich_table = RichTable(

@@ -192,7 +192,7 @@ def _docstrings(config: type) -> Mapping[str, str]:
 
 
 def _build(config: Any, prefix: str, values: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    """Return a config, with nested configs, from values by path and known fields."""
+    """Return a config with its nested configs: `values` by path, `known` by the name of a field."""
     arguments = dict(known)
     for name, kind in get_type_hints(config).items():
         path = prefix + name

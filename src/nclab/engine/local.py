@@ -20,7 +20,7 @@ from nclab.errors import NclabError
 STOP_SECONDS = 2.0
 """Time in which a terminated worker must end before it is killed."""
 START_FAILURES = 3
-"""Number of workers that may die before their first job."""
+"""The engine gives up after this number of workers that died before their first job."""
 
 
 def cores() -> int:

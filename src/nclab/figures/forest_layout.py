@@ -35,7 +35,7 @@ class ForestRow(NamedTuple):
     """Position of the estimate; None if it lies beyond the edge."""
     high: float = 0.0
     cut: tuple[bool, bool] = (False, False)
-    """Whether the interval continues beyond the left and beyond the right edge."""
+    """Two booleans: whether the interval continues beyond the left edge, and beyond the right."""
 
 
 class MarginBand(NamedTuple):
@@ -73,8 +73,8 @@ def _scale(group: Effects) -> float:
 
     The edge is the largest absolute value in the group, or its margin if that is larger.
 
-    Hollow rows count only if there are no filled ones: they often have few seeds, and their wide
-    intervals would hide everything else.
+    Hollow rows, the user's runs, count only if there are no filled rows. They often have few
+    seeds, and their wide intervals would make all other intervals too small to see.
     """
     rows = [row for row in group.rows if not row.hollow] or group.rows
     ends = [abs(end) for row in rows for end in (row.low, row.estimate, row.high) if end]

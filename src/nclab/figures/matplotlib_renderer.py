@@ -55,7 +55,8 @@ FORMATS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     (".pdf", 100, {"CreationDate": None}),
     (".svg", 100, {"Date": None}),
 )
-"""Suffix, dots per inch, and metadata to remove, so that equal figures give equal files."""
+"""For each file format: suffix, dots per inch, and metadata to remove, so that equal figures give
+equal files."""
 _TITLE_HEIGHT, _LEGEND_LINE = 0.32, 0.22
 """Height of the title and of one line of a legend, in inches."""
 _PIXEL_RATIO = 2
@@ -308,7 +309,7 @@ def _set_scales(axis: "Axes", panel: Panel, colours: Colours) -> None:
 
 
 def _thin_out_decades(axis: "Axes") -> None:
-    """Label only the ticks 1 and 3 of each decade if x spans less than two decades.
+    """Label only 1 and 3 times each power of 10 if x spans less than a factor of 100.
 
     Otherwise matplotlib labels more ticks, and the labels overlap.
     """

@@ -53,7 +53,7 @@ SMALLEST_LOSS_RATIO = 1e-3
 
 
 def layer_picture(row: Row, *, name: str = "collapse", other: Row | None = None) -> Picture:
-    """Return a picture of one layer: cosines between classes, and each class with its ideal value.
+    """Return a picture of one layer: cosines between classes, and cosines and loss of each class.
 
     `other` is the same layer measured on other data; its classes are added to the panels.
     """
@@ -75,7 +75,7 @@ def layer_picture(row: Row, *, name: str = "collapse", other: Row | None = None)
 
 
 def _class_panels(rows: Sequence[Row]) -> list[Panel]:
-    """Return a panel with the cosines of each class and, if measured, one with their losses."""
+    """Return a panel with the cosines of each class and, if measured, a panel with the losses."""
 
     def points(label: str, key: str, marker: Marker, colour: int, row: Row) -> Series:
         label = f"{label}{_split(row)}"
@@ -139,7 +139,7 @@ def _split(row: Row) -> str:
 
 
 def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
-    """Return a picture of all layers in the network's order, with a line for each split.
+    """Return a picture of all layers in the order of the forward pass, with a line for each split.
 
     Bands show the intervals of metrics that have intervals.
     """

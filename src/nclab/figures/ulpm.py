@@ -103,6 +103,7 @@ def _curve(samples: Samples, metric: str) -> Array:
 def margins_picture(samples: Samples, *, title: str = "", name: str = "margins") -> Picture:
     """Return a picture of margin, 1 − normalised margin and KKT residuals against log t.
 
+    The residuals show how far the Karush-Kuhn-Tucker conditions of a maximal margin are violated.
     These are the quantities in ji2022, Lemmas 3.1 and 3.2. The curves start when the classes
     are linearly separated.
     """

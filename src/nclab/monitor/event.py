@@ -221,7 +221,7 @@ class History:
     def plot(self, *metrics: str, dark: bool = False) -> "Drawing":
         """Draw metrics against epochs, with a curve for each layer and split.
 
-        By default it draws one metric each of NC1, NC2 and NC3, and the loss.
+        By default these are one metric each of NC1, NC2 and NC3, and the loss.
 
         >>> rows = [{"epoch": e, "layer": "a", "cdnv": 1 / e, "event": e} for e in (1, 2)]
         >>> History(rows).plot("cdnv")

@@ -171,7 +171,7 @@ log = logging.getLogger("nclab.monitor")
 class WatchedLoader(Generic[Item]):
     """A loader whose batches pass unchanged while the monitor reads their labels.
 
-    Iterate once for each epoch. All other attributes are those of the loader.
+    Iterate over it once in each epoch. All other attributes are those of the loader.
     """
 
     def __init__(self, loader: Iterable[Item], epoch: Callable[[], Iterator[Item]]) -> None:

@@ -151,8 +151,8 @@ def _line_checksum(body: bytes, header: bytes, number: int, identity: str) -> in
     """Return the CRC-32 of a line, with the CRC-32 of the identity of its run as start value.
 
     Equal lines with different start values never have equal checksums. The start value of the
-    first line is 0: it holds the identity, and readers that do not know it must be able to check
-    the line.
+    first line is 0, because this line holds the identity, and readers must be able to check the
+    line before they know the identity.
     """
     start = zlib.crc32(identity.encode("utf-8", "surrogatepass")) if number > 1 else 0
     return zlib.crc32(header, zlib.crc32(body, start))

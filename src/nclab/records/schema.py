@@ -28,7 +28,7 @@ State = Literal["running", "finished", "failed", "stopped"]
 Train = dict[str, float | None]
 """Loss, accuracy and learning rate of the training itself."""
 LayerNumbers = dict[str, Any]
-"""Numbers of one measured layer from `Collapse.to_dict`; its name is under `layer`."""
+"""Numbers of one measured layer from `Collapse.to_dict`; the key `layer` has its name."""
 
 Health = Literal["", "not finite", "not measured", "dead", "not converged"]
 """What is wrong with the results of a run; empty if nothing is."""

@@ -23,7 +23,8 @@ MEAN, STD = 0.2860, 0.3530
 """Mean and standard deviation of the training pixels, from 0 to 1; they normalise the images."""
 CLASSES = 10
 GRID = 2.0**-10
-"""Spacing to which components are rounded, because linear algebra libraries differ in last bits."""
+"""Components are rounded to multiples of this, as linear algebra differs in the last bits between
+libraries."""
 SLICE = 10_000
 """Number of images in one matrix product of `basis`, which limits the memory."""
 

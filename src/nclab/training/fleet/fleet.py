@@ -19,7 +19,7 @@ Backend = Literal["auto", "kernel", "torch"]
 """Code that trains: the compiled kernel (CPU, extra `fast`), plain torch (any device), or the
 kernel wherever it works."""
 Statistics = Literal["running", "full"]
-"""Statistics of batch norm: the running averages of training, or those of all data."""
+"""Statistics of batch norm: running averages from training, or mean and variance of all data."""
 TrainEpoch = Callable[..., tuple[Tensor, Tensor]]
 
 
@@ -132,7 +132,7 @@ class Fleet:
 
         Args:
             tensors: state that the method `tensors` returned.
-            epoch: number of epochs that the member had finished at that time.
+            epoch: number of epochs that the member had finished in this state.
             why: why the member failed, as in its `EpochStats`; empty if it is alive.
         """
         self._states[index].load(tensors)

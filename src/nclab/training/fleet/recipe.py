@@ -115,7 +115,7 @@ class Recipe:
 
     @property
     def rule(self) -> Rule:
-        """Name of the optimiser without its kind of weight decay."""
+        """Name of the optimiser without the last letter w, which means decoupled weight decay."""
         rules: tuple[Rule, ...] = get_args(Rule)
         return next(rule for rule in rules if self.optimizer.removesuffix("w") == rule)
 
