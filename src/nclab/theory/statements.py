@@ -59,7 +59,7 @@ class Inequality:
 
 
 def vectors(data: ArrayLike, name: str, axes: int) -> FloatArray:
-    """Return the data as a float64 array; raise if numbers or the number of axes are wrong."""
+    """Return the data as float64; raise if an entry is not finite or there are too few axes."""
     array = np.asarray(data, dtype=np.float64)
     if array.ndim < axes or 0 in array.shape:
         raise DataError(

@@ -300,7 +300,7 @@ def _turned(search: WorstCaseProblem, count: int, scale: float) -> FloatArray:
     A reversed sample of small norm has a loss of about log C, and its unit vector is turned by 180
     degrees. For a large excess loss, this lowers the intra-class cosine more than any small
     deviation, and no descent from the optimum finds it. The other samples of class 0 are tilted
-    around the classifier row as far as the loss allows, so that their sideways parts cancel.
+    around the classifier row as far as the loss allows, so that their mean keeps its direction.
     `scale` multiplies the norms of row and features of class 0.
     """
     W = search.split(search.optimum())[0]

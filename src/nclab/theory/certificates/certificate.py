@@ -49,7 +49,8 @@ class Certificate(Printed):
     intra_lower: Bound
     """Lower bound on the intra-class cosine of every class."""
     fraction: float
-    """Share 1 - delta of the classes, or of the pairs, for which the `fraction_…` bounds hold."""
+    """Share of the classes, or of the pairs of classes, for which the `fraction_…` bounds hold:
+    1 - delta, with the delta that was passed to `certify`."""
     fraction_alignment_lower: Bound
     fraction_intra_lower: Bound
     fraction_inter_upper: Bound

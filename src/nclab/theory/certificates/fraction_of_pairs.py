@@ -27,7 +27,7 @@ STEPS = 2.0 ** np.concatenate([np.linspace(-8, 1, 73), np.arange(2.0, 17.0)])
 """Values of y (see the module docstring) to try, divided by the best y at small excess loss. Large
 values help if k is near the number of all pairs."""
 LADDER = 0.75 ** np.arange(49)
-"""Cosines at which the search begins: 0 stands for -1/(C-1), 1 for the largest cosine."""
+"""Starts of the search, as positions between -1/(C-1) (position 0) and the largest cosine (1)."""
 ALMOST_ALL = 0.9
 """Share of the pairs. If a caller excludes more pairs, nclab also computes the bound that excludes
 only this share, because it holds for the caller as well and may be smaller."""
@@ -36,7 +36,8 @@ SMALL = 1e-3
 
 @dataclass(frozen=True)
 class GraphGroups:
-    """All graphs with a vertex per class and a given number of edges, grouped by their degrees."""
+    """All graphs with a vertex per class and a given number of edges, grouped by the sum of their
+    squared degrees (a degree is the number of edges at a vertex)."""
 
     edges: int
     least: FloatArray

@@ -236,7 +236,7 @@ class WorstPair:
     def shortfall(
         self, slope: FloatArray, mu_w: float, mu_h: float, xi: float, cosine: float
     ) -> float:
-        """Return the number to add to mu_w and mu_h to make the dual matrix semidefinite."""
+        """Return what to add to mu_w and mu_h so that the dual matrix is positive semidefinite."""
         g11, g12, gr1, g1r, grr, grq = self.entries(slope)
         scale = math.sqrt(2 * self.others)
         trivial = np.array([[g11 + g12, scale * g1r], [scale * gr1, grr + self.free * grq]])

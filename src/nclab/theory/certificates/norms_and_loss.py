@@ -180,7 +180,7 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
 
 
 def excess_to_leave(num_classes: int, product: float) -> float:
-    r"""Return the excess loss up to which the range of scores in the proof of pan2023 is right.
+    r"""Return the excess loss up to which the proof of pan2023 assumes a correct range of scores.
 
     $$|x_c| > C\alpha\beta \;\Rightarrow\; \varepsilon \ge \min_{s=\pm(C-1)\alpha\beta}
     \tfrac1C\bigl[g(s)+(C-1)\,g\bigl(\tfrac{C\alpha\beta-s}{C-1}\bigr)\bigr]-m,\quad

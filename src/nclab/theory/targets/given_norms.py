@@ -175,7 +175,7 @@ class TargetPath:
         self.program, self.group = program_of_counts(self.counts, 0.0, bias=0.0 if biased else None)
         if self.program.groups > MOST_GROUPS:
             raise DataError(
-                f"Expected at most {MOST_GROUPS} different counts in a measurement, got "
+                f"Expected at most {MOST_GROUPS} different class counts in a measurement, got "
                 f"{self.program.groups}. Call collapse.target() instead."
             )
         self.critical = critical_weight(self.program)

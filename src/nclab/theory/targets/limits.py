@@ -36,9 +36,9 @@ def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor
 
 
 def _logits(metric: Tensor, biased: bool) -> tuple[Tensor, Tensor]:
-    """Return the logits without bias in the limit, up to scale, and the free bias.
+    """Return the logits without bias, and the free bias, in the limit and up to scale.
 
-    Logits plus bias are P = I - 11^T/C.
+    Their sum is P = I - 11^T/C.
     """
     P = torch.eye(len(metric), dtype=torch.float64) - 1 / len(metric)
     bias = P @ metric / metric.sum() if biased else torch.zeros_like(metric)
@@ -46,7 +46,7 @@ def _logits(metric: Tensor, biased: bool) -> tuple[Tensor, Tensor]:
 
 
 def solve_limit(setting: Setting) -> Solution:
-    """Return the limit of vanishing weight decay, with logits of size 1.
+    """Return the limit of vanishing weight decay, scaled so that logits plus bias are I - 11^T/C.
 
     In the limit, the norms are infinite, so only their ratios are meaningful.
     """

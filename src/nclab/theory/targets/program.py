@@ -121,7 +121,8 @@ class GradientBlocks(NamedTuple):
     """(G, G) block of the gradient, a (C, C) matrix, that acts on vectors constant on every
     group."""
     within: Tensor
-    """(G,) minus the eigenvalue of the gradient for vectors that live in one group and sum to 0."""
+    """(G,) minus the eigenvalue of the gradient for vectors that are nonzero only in one group and
+    sum to 0."""
 
 
 class LossAndGradient(NamedTuple):

@@ -163,7 +163,7 @@ def _factored(setting: Setting, rooted: Tensor, bias: Tensor, smallest: float) -
 
 
 def _shrunk_starts(setting: Setting) -> Iterator[Tensor]:
-    """Yield starts for the squared error with a penalised bias; for other settings, nothing.
+    """Yield starts for the squared error with a penalised bias; none for other settings.
 
     A start is found by proximal steps from simple logits: the labels, the centred labels, the
     labels without those of one class, or zero. A step subtracts the gradient and then shrinks the
