@@ -1,4 +1,4 @@
-"""Test data of fang2021: ideal numbers of its experiment and attacks on its claims."""
+"""Artificial results that test how claims of fang2021 are judged: ideal ones and attacks."""
 
 import math
 

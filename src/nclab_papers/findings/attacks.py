@@ -1,4 +1,4 @@
-"""Test data of our findings on the terminal phase: ideal numbers and attacks."""
+"""Artificial results that test how the findings on the terminal phase are judged."""
 
 from typing import Any
 

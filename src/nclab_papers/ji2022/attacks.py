@@ -1,4 +1,4 @@
-"""Test data of ji2022: ideal numbers of its experiments and attacks on its claims."""
+"""Artificial results that test how claims of ji2022 are judged: ideal ones and attacks."""
 
 import math
 from dataclasses import asdict

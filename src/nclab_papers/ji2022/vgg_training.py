@@ -318,7 +318,7 @@ class RecordedTraining:
         self.run.beat(step=trainer.epoch, total=config.epochs)
 
     def measure(self) -> None:
-        """Measure over all training images, in evaluation mode."""
+        """Measure the network on all training images, in evaluation mode."""
         trainer = self.trainer
         self.monitor.set_progress(epochs=trainer.epoch, steps=trainer.steps)
         report = self.monitor.measure(self.batches)

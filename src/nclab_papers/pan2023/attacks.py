@@ -1,4 +1,4 @@
-"""Test data of pan2023: ideal numbers of its experiments and attacks on its claims."""
+"""Artificial results that test how claims of pan2023 are judged: ideal ones and attacks."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -213,7 +213,7 @@ def grows(numbers: Numbers) -> Finding:
 
 
 def _slopes(numbers: Numbers, *, norms: Sequence[Norm], falls: bool = False) -> Finding:
-    """Judge the slopes of collapse per decade of weight decay, for some kinds of batch norm."""
+    """Judge the slopes of collapse per decade of weight decay, for the given batch norms."""
     parts = [
         Part(
             f"slope of collapse {IN_WORDS[norm]}",

@@ -111,7 +111,7 @@ def _classes(preset: str) -> Numbers:
 
 
 def raised(classes: int, degree: int) -> FloatArray:
-    """Return (C, C) which pairs are raised: 1 for classes near each other on a circle, else 0.
+    """Return the (C, C) matrix of raised pairs: 1 for classes near each other on a circle, else 0.
 
     Every class is in `degree` raised pairs; an odd degree includes the opposite class.
 

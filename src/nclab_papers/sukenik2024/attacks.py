@@ -1,4 +1,4 @@
-"""Test data of sukenik2024: ideal numbers of its experiment and attacks on its claims."""
+"""Artificial results that test how claims of sukenik2024 are judged: ideal ones and attacks."""
 
 from nclab.claims.attacks import (
     Attacks,

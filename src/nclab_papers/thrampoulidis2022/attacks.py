@@ -1,4 +1,4 @@
-"""Test data of thrampoulidis2022; the numbers come from the experiment of fang2021."""
+"""Artificial results that test how claims of thrampoulidis2022 are judged; see fang2021."""
 
 from nclab.claims.attacks import Attacks, change_where, swap, unchanged, weakened
 from nclab_papers.fang2021.attacks import SCALED_DISTANCES

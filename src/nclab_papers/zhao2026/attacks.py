@@ -1,4 +1,4 @@
-"""Test data of zhao2026: ideal numbers of its experiment and attacks on its claims."""
+"""Artificial results that test how claims of zhao2026 are judged: ideal ones and attacks."""
 
 import math
 from functools import reduce

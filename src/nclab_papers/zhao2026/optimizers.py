@@ -196,7 +196,7 @@ def coupled_collapses(numbers: Numbers) -> Finding:
     code="nclab_papers.shared.study.slopes",
 )
 def decoupled_does_not(numbers: Numbers) -> Finding:
-    """Require that NC1 of AdamW falls by less than the margin."""
+    """Require that NC1 of AdamW falls by less than a factor of 1.26 per decade of weight decay."""
     slopes, unit = decade_slopes(numbers, "adamw", "nc1", USUAL), "per decade of weight decay"
     part = Part("slope of log10 NC1 of AdamW", slopes, above=-MARGIN, unit=unit)
     return study.of_the_source(judge_effects([part]), numbers)

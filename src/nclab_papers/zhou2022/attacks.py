@@ -1,4 +1,4 @@
-"""Test data of zhou2022: ideal numbers of its experiment and attacks on its claims."""
+"""Artificial results that test how claims of zhou2022 are judged: ideal ones and attacks."""
 
 from nclab.claims.attacks import Attacks, Numbers, change_where, put
 from nclab_papers.shared.study import ideal_study, seed_noise
