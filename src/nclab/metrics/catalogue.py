@@ -18,10 +18,10 @@ class Metric(NamedTuple):
     function: Callable[..., float]
     """Computes the value from the statistics that its parameters name, see `View`."""
     group: str
-    """Heading under which tables list the metric, such as NC1."""
+    """Heading under which tables show the metric, such as NC1."""
     ideal: Callable[[int], float] | None
-    """Value at collapse for C classes: class means and classifier rows are the same simplex ETF.
-    None if the value depends on more than C."""
+    """Function of C that returns the value at collapse, where class means and classifier rows are
+    the same simplex ETF. None if the value depends on more than C."""
     meaning: str
     """A few words for tables."""
     also: Literal["scatter", "both"] | None = None
@@ -34,12 +34,12 @@ class Metric(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the attribute of `Collapse`, of the table row and of the record field."""
+        """Name of the metric in `Collapse`, in tables and in records."""
         return self.alias or self.function.__name__
 
     @property
     def needs(self) -> str:
-        """Required input: features, scatter, second pass, weight, or both (the last two)."""
+        """Required input: features, scatter, second pass, weight; both = second pass and weight."""
         names = parameters(self.function)
         by_name = "second pass" if "second_pass" in names else "features"
         return self.also or ("weight" if names & {"weight", "logits"} else by_name)
@@ -154,7 +154,8 @@ EXTRAS: tuple[Metric, ...] = (
         metrics.stable_rank_weights, "rank", _classes_minus_one, "stable rank of the classifier"
     ),
 )
-"""Metrics on request, which cost more than a pass over C x d numbers or apply only to some data."""
+"""Metrics computed only on request: they cost more than a pass over C x d numbers, or apply only to
+some data."""
 
 REFERENCE_METRICS: tuple[Metric, ...] = (
     Metric(metrics.reference_ncc_accuracy, "test", _one, "accuracy of the nearest training mean"),
@@ -166,12 +167,12 @@ REFERENCE_METRICS: tuple[Metric, ...] = (
     Metric(metrics.reference_mean_shift, "test", _zero, "shift² of class means / spread"),
     Metric(metrics.reference_spread_ratio, "test", None, "variance within classes / training's"),
 )
-"""Metrics of a measurement with a reference: other data around the class means of training."""
+"""Metrics of a measurement with a reference, whose class means they compare with new data."""
 
 BY_NAME = {metric.name: metric for metric in (*METRICS, *REFERENCE_METRICS)}
 """Metrics of every measurement and of measurements with a reference, by name."""
 PARAMETERS = frozenset(View.__dataclass_fields__) - {"remarks", "_results"} | {"statistics"}
-"""Parameter names that a plugin's metric may have."""
+"""Parameter names that the function of a plugin's metric may have."""
 TARGET_MEANINGS = {
     "target_distance": "distance of the class means to their target",
     "etf_distance": "distance of the class means to a simplex ETF",

@@ -14,8 +14,8 @@ from nclab.metrics.view import PairReducer, PairTile, above_diagonal, reduce_pai
 from nclab.statistics import ClassMoments, SecondPass
 
 HasUnitMeans = ClassMoments | SecondPass
-"""Statistics with, for each class, the mean unit feature, and the numbers of all samples and of
-features without a direction."""
+"""Statistics that contain, for each class, the mean unit feature, the number of samples, and the
+number of zero features, which have no direction."""
 REPORTED = 10
 """Number of closest pairs of classes that a measurement reports."""
 
@@ -49,7 +49,7 @@ def intra_cosine_offdiagonal(statistics: HasUnitMeans) -> Tensor:
     Range: [-1/(n_c - 1), 1]; 1 at collapse; nan for a class of one sample.
     Invariant to: rotation, scale of every single feature.
 
-    A zero vector has cosine 0 with itself, so only the other samples are subtracted.
+    A zero vector has cosine 0 with itself, so only the samples that are not zero are subtracted.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [0.0, 3.0], [0.0, -1.0], [0.0, -2.0]], [0, 0, 1, 1])
@@ -123,7 +123,7 @@ def max_inter(statistics: HasUnitMeans) -> float:
     Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
     Invariant to: rotation, scale of every single feature.
 
-    Costs half a C x C x d GEMM, in tiles. `max_inter_pair` returns the two classes, and
+    Costs half a C x C x d matrix product, in tiles. `max_inter_pair` returns the two classes, and
     `closest_inter` the next pairs.
 
     >>> moments = ClassMoments(3, 2)
@@ -149,7 +149,7 @@ def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
 
 
 class RowPair(NamedTuple):
-    """Two rows and their inner product."""
+    """Numbers of two rows, and the inner product of these rows."""
 
     row: int
     col: int
@@ -158,7 +158,7 @@ class RowPair(NamedTuple):
 
 @dataclass
 class ClosestPairs(PairReducer):
-    """The pairs with the largest inner products, largest first, in their order if equal."""
+    """The pairs with the largest inner products, largest first; equal pairs keep their order."""
 
     pairs: list[RowPair] = field(default_factory=list)
 
@@ -184,7 +184,7 @@ class ClosestPairs(PairReducer):
 def closest_inter(statistics: HasUnitMeans) -> list[RowPair]:
     """Return the pairs of classes with the largest inter-class cosines, largest first.
 
-    Costs half a C x C x d GEMM, in tiles.
+    Costs half a C x C x d matrix product, in tiles.
 
     >>> moments = ClassMoments(3, 2)
     >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [0.6, 0.8]], [0, 1, 2])

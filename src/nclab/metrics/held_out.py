@@ -49,7 +49,7 @@ def reference_ncc_agreement(reference: ReferencePass) -> float:
 
 
 def strong_test_collapse(reference: ReferencePass) -> float:
-    r"""Mean squared distance to the reference mean of the class, divided by the means' spread.
+    r"""Mean squared distance of features to their reference mean, divided by the means' spread.
 
     $$\frac{\mathbb E_{test}\|h-\mu_y^{train}\|^2}{\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
 
@@ -68,7 +68,7 @@ def strong_test_collapse(reference: ReferencePass) -> float:
 
 
 def weak_test_collapse(reference: ReferencePass) -> float:
-    r"""Mean squared distance to the nearest of C points, divided by the spread of the class means.
+    r"""Mean squared distance of features to the nearest of C points, divided by the means' spread.
 
     $$\frac{\min_{m}\,\mathbb E_{test}\min_k\|h-m_k\|^2}{\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
 
@@ -98,8 +98,8 @@ def reference_mean_shift(reference: ReferencePass, moments: ClassMoments) -> flo
       {\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
 
     Averages over the K classes with samples in this data, with equal weights. The spread is that of
-    all reference means. Without any shift, the mean of n samples still differs by about
-    variance / n.
+    all reference means. Even without any shift, the squared distance of a mean of n samples is
+    about variance / n.
 
     Range: [0, inf); 0 if the means are equal.
     Invariant to: rotation, translation, scale.
@@ -114,7 +114,7 @@ def reference_mean_shift(reference: ReferencePass, moments: ClassMoments) -> flo
 
 
 def reference_spread_ratio(reference: ReferencePass, moments: ClassMoments) -> float:
-    r"""Variance within classes around this data's means, divided by that of the reference.
+    r"""Variance within the classes of this data, divided by that within the reference's classes.
 
     $$\frac{\sum_c \mathbb E_{test,c}\|h-\mu_c^{test}\|^2}
       {\sum_c \mathbb E_{train,c}\|h-\mu_c^{train}\|^2}$$

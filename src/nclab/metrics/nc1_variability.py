@@ -11,7 +11,7 @@ from nclab.statistics import ClassMoments, SecondPass, blocks
 from nclab.statistics.blocks import norm, unit_rows
 
 DOUBTFUL = 1e-6
-"""A metric warns if its relative error is at least this."""
+"""A metric warns if its relative error is at least this value."""
 DOUBTFUL_INPUT = 0.05
 """A metric warns if rounding of the input features causes a relative error of at least this."""
 
@@ -25,12 +25,13 @@ class Whitening(NamedTuple):
 
     matrix: Tensor
     dropped: int
-    """Number of the min(C - 1, d) possible modes that are below the tolerance."""
+    """Number of modes, of min(C - 1, d) possible ones, with singular values below the tolerance."""
     tolerance: float
-    """max(C, d) * eps * max(largest singular value, largest norm of a class mean)."""
+    """Bound on rounding errors: max(C, d) * eps * max(largest singular value, largest norm of a
+    class mean)."""
     of_input: float = 0.0
     """Error of singular values caused by rounding of the input features.
-    A mode is dropped if it is below this value or below `tolerance`."""
+    A mode is dropped if its singular value is below this value or below `tolerance`."""
     smallest: float = math.inf
     """The smallest of the r singular values; inf stands for a value far above the tolerance."""
 
@@ -106,10 +107,10 @@ def whitening(centred_means: Tensor, *, mean_norm: float, of_input: float = 0.0)
 
 
 def upper_factor(rows: Tensor) -> Tensor:
-    """Return the (d, d) factor R of (C, d) rows with C > d; entries below its diagonal are unused.
+    """Return the (d, d) upper factor R of a QR decomposition of (C, d) rows with C > d.
 
-    Many rows are factorised in parts, each together with the factor of the rows before it. The
-    result is equal up to rounding and needs no copy of all rows.
+    Entries below the diagonal are unused. Many rows are factorised in parts, each together with the
+    factor of the rows before it. The result is equal up to rounding and needs no copy of all rows.
 
     >>> factor = upper_factor(torch.tensor([[3.0], [4.0]]).double())
     >>> abs(round(float(factor), 12))
@@ -150,7 +151,7 @@ def nc1_trace_pinv(moments: ClassMoments) -> float:
 
     $\Sigma_W$ is the covariance within classes, averaged over samples. $\Sigma_B$ is the covariance
     of the class means, with equal weights. Code without the factor 1/C reports C times this number.
-    Modes of the class means below rounding are dropped with a warning.
+    Modes of the class means that are only rounding errors are dropped with a warning.
 
     >>> moments = ClassMoments(2, 2, scatter=True)
     >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
@@ -173,7 +174,7 @@ def nc1_trace_pinv(moments: ClassMoments) -> float:
 
 
 def _wide_spread(between: Whitening, moments: ClassMoments, value: float) -> str | None:
-    r"""Return a warning if rounding of one wide direction of the features reaches the others.
+    r"""Return a warning if rounding in a direction of wide spread affects the other directions.
 
     With S the within-class scatter and X the matrix of `between`, the metric is proportional to
     tr(X^T S X). The entry $S_{kl}$ has a rounding error relative to $\sqrt{S_{kk} S_{ll}}$. So the
@@ -197,9 +198,9 @@ def _spread_across(
 ) -> str | None:
     r"""Return a warning if features spread almost only orthogonally to the class means.
 
-    Rounding turns the columns of X, the matrix of `between`, by about ε. So scatter S orthogonal to
-    the means contributes about $(ε |X|)^2$ tr S to the metric, instead of 0. Coordinates in which
-    all class means agree contribute nothing. `value` is the value of the metric.
+    Rounding rotates the columns of X, the matrix of `between`, by about ε. So scatter S orthogonal
+    to the means contributes about $(ε |X|)^2$ tr S to the metric, instead of 0. Coordinates in
+    which all class means agree contribute nothing. `value` is the value of the metric.
     """
     eps = 16 * torch.finfo(torch.float64).eps
     spread, square = moments.within_scatter.diagonal(), float(between.matrix.square().sum())
@@ -276,8 +277,8 @@ def cdnv(moments: ClassMoments) -> float:
     Range: [0, inf); 0 at collapse; inf where two classes have the same mean.
     Invariant to: rotation, translation, scale.
 
-    $v_c$ is the mean squared distance of class c to its mean $\mu_c$. Costs half a C x C x d GEMM,
-    in tiles.
+    $v_c$ is the mean squared distance of class c to its mean $\mu_c$. Costs half a C x C x d matrix
+    product, in tiles.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
@@ -311,7 +312,7 @@ def rankme(moments: ClassMoments) -> float:
 
     Source: garrido2023, Eq. of RankMe
     Range: [1, min(N, d)]; C - 1 at collapse with a zero global mean. Features are not centred.
-        Singular values, not eigenvalues of the covariance. The paper adds 1e-7 to each p.
+        Uses singular values, not eigenvalues of the covariance. The paper adds 1e-7 to each p.
     Invariant to: rotation, scale.
 
     Needs the scatter. Costs an eigendecomposition and an SVD, O(d^3 + C d^2).
@@ -339,7 +340,7 @@ def nc1_within_variation(second_pass: SecondPass) -> float:
     $$\frac{\operatorname{Avg}\|h_{c,i}-\mu_c\|}{\operatorname{Avg}\|h_{c,i}-\mu_G\|}$$
 
     Source: ji2022, Sec. 4 (2)
-    Range: [0, inf); 0 at collapse. Norms, not squares; averages over samples.
+    Range: [0, inf); 0 at collapse. Uses norms, not squares; averages over samples.
     Invariant to: rotation, translation, scale.
 
     >>> import nclab

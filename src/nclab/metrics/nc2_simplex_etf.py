@@ -59,7 +59,7 @@ def nc2_norm_variation_means(moments: ClassMoments) -> float:
     $$\operatorname{Std}_c\|\mu_c-\mu_G\| / \operatorname{Avg}_c\|\mu_c-\mu_G\|$$
 
     Source: ji2022, Sec. 4 (1)
-    Range: [0, sqrt(C - 1)]; 0 at collapse. Population standard deviation; also papyan2020, Fig. 2.
+    Range: [0, sqrt(C - 1)]; 0 at collapse. Population standard deviation, as in papyan2020, Fig. 2.
     Invariant to: rotation, translation, scale.
 
     >>> moments = ClassMoments(3, 2)
@@ -86,7 +86,7 @@ def nc2_norm_variation_weights(weight: Tensor) -> float:
 
 
 def norm_variation(norms: Tensor) -> float:
-    """Return the population standard deviation of norms divided by their mean; nan for zeros."""
+    """Return the population standard deviation of norms divided by their mean; nan if all are 0."""
     return float(norms.std(correction=0) / norms.mean())
 
 
@@ -96,7 +96,7 @@ def nc2_equiangularity_means(moments: ClassMoments) -> float:
     $$\operatorname*{Avg}_{c\ne c'}\Bigl|\cos(\mu_c-\mu_G,\mu_{c'}-\mu_G)+\tfrac1{C-1}\Bigr|$$
 
     Source: ji2022, Sec. 4 (3)
-    Range: [0, 1 + 1/(C - 1)]; 0 at collapse. Absolute values: signed ones would cancel.
+    Range: [0, 1 + 1/(C - 1)]; 0 at collapse. Uses absolute values, since signed ones would cancel.
     Invariant to: rotation, translation, scale.
 
     >>> moments = ClassMoments(3, 2)
@@ -238,8 +238,8 @@ def stable_rank_weights(weight: Tensor) -> float:
     Range: [1, min(C, d)]; C - 1 at collapse. Rows are not centred.
     Invariant to: rotation, scale.
 
-    The spectral norm $\|W\|_2$ is the largest singular value. Costs a GEMM with C d min(C, d)
-    multiplications, and the eigenvalues of the product.
+    The spectral norm $\|W\|_2$ is the largest singular value. Costs a matrix product with C d
+    min(C, d) multiplications, and the eigenvalues of the product.
 
     >>> stable_rank_weights(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
     1.25
@@ -258,7 +258,7 @@ def nc2_gram_weights(weight: Tensor) -> float:
     Range: [0, 2]; 0 at collapse. Rows are not centred.
     Invariant to: rotation, scale.
 
-    Costs a GEMM with C d min(C, d) multiplications.
+    Costs a matrix product with C d min(C, d) multiplications.
 
     >>> round(nc2_gram_weights(torch.eye(4)), 6)
     0.517638

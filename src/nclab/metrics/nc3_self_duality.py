@@ -71,7 +71,7 @@ def nc3_alignment_min(moments: ClassMoments, weight: Tensor, classes: Classes = 
 
 
 def nc3_alignment_mean(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
-    """`nc3_alignment`, averaged over classes.
+    """Mean of `nc3_alignment` over classes.
 
     Source: pan2023, Thm 2.3.1
     Range: [-1, 1]; 1 at collapse with a zero global mean.
@@ -108,7 +108,7 @@ def nc3_frobenius(moments: ClassMoments, weight: Tensor, classes: Classes = None
     $$\Bigl\|\frac{W^T}{\|W\|_F}-\frac{\dot M}{\|\dot M\|_F}\Bigr\|_F^2$$
 
     Source: papyan2020, Fig. 5
-    Range: [0, 4]; 0 at collapse. Codes that do not square report the square root.
+    Range: [0, 4]; 0 at collapse. Code that does not square reports the square root.
     Invariant to: rotation of both, scale of either, translation of the features.
 
     >>> moments = ClassMoments(2, 2)
@@ -132,7 +132,7 @@ def nc3_gram(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> 
     Range: [0, 2]; 0 at collapse.
     Invariant to: rotation of both, scale of either, translation of the features.
 
-    Costs a GEMM with C d min(C, d) multiplications.
+    Costs a matrix product with C d min(C, d) multiplications.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])

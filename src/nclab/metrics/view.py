@@ -25,9 +25,9 @@ from nclab.statistics.blocks import norm, outside, power_of_two, row_norms, unit
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
 TILE = 512
-"""Number of classes on each side of a tile: 2 MiB of float64."""
+"""Number of classes on each side of a tile, which takes 2 MiB in float64."""
 SMALL_TILE = 256
-"""Side of a tile if there are only a few tiles, so that the diagonal ones waste less work."""
+"""Side of a tile if there are only a few tiles; less work is then wasted on the diagonal."""
 NEAR = 1e-4
 """The squared distance of two means is computed from their difference, not from their cosine, if it
 is less than this share of the sum of their squared norms."""
@@ -171,7 +171,7 @@ def tile_slices(size: int) -> Iterator[tuple[slice, slice]]:
 def reduce_pairs(vectors: Tensor, *reducers: PairReducer) -> None:
     """Pass every pair of (C, d) float64 rows once to each reducer.
 
-    Costs half a C x C x d GEMM for any number of reducers. Memory: one tile.
+    Costs half a C x C x d matrix product for any number of reducers. Memory: one tile.
     """
     for rows, cols in tile_slices(len(vectors)):
         tile = PairTile(rows, cols, vectors[rows] @ vectors[cols].T)
@@ -193,7 +193,7 @@ class Deviation(PairReducer):
     centred_squares: float = 0.0
 
     def update(self, tile: PairTile) -> None:
-        """Add a tile; its centred moments are merged with those of the earlier tiles."""
+        """Add a tile: merge its mean and variance with those of the earlier tiles."""
         deviation = tile.upper(tile.inner - self.ideal)
         count = deviation.numel()
         if count == 0:
@@ -230,7 +230,7 @@ class NormalisedVariance(PairReducer):
     total: float = 0.0
     pairs: int = 0
     closest: float = math.inf
-    """Smallest squared distance of two means."""
+    """Smallest squared distance between two class means."""
 
     @property
     def mean(self) -> float:
@@ -260,7 +260,7 @@ class NormalisedVariance(PairReducer):
         return variances.div_(distances.mul_(2.0))
 
     def _squared_distances(self, tile: PairTile, positions: Tensor) -> Tensor:
-        """Return the squared distances of the means at (p, 2) positions, from differences."""
+        """Return the (p,) squared distances of p pairs of means at (p, 2) positions in the tile."""
         distances = []
         for part in positions.split(4096):
             left = self.means[part[:, 0] + tile.rows.start]
@@ -280,7 +280,7 @@ class MeanPairs(NamedTuple):
 def mean_pairs(moments: ClassMoments) -> MeanPairs:
     """Return angles and distances of the centred class means.
 
-    Costs half a C x C x d GEMM, in tiles.
+    Costs half a C x C x d matrix product, in tiles.
     """
     distances = NormalisedVariance(mean_norms(moments), moments.means, moments.variances)
     directed = bool(distances.norms.all())
@@ -299,14 +299,14 @@ def mean_norms(moments: ClassMoments) -> Tensor:
 def scaled_rows(weight: Tensor) -> Tensor:
     """Return the (C, d) classifier rows in float64, divided by a power of two if necessary.
 
-    The division keeps the squares of extreme numbers within float64.
+    The division keeps the squares of extreme numbers within the range of float64.
     """
     return power_of_two(weight.double())[0]
 
 
 @shared
 def centred_rows(weight: Tensor) -> Tensor:
-    """Return the (C, d) `scaled_rows` minus their mean; rows of mere rounding error become 0."""
+    """Return the (C, d) `scaled_rows` minus their mean; rows that are rounding errors become 0."""
     rows = scaled_rows(weight)
     centred = rows - rows.mean(0)
     rounding = 16 * torch.finfo(torch.float64).eps * row_norms(rows).max()
@@ -316,7 +316,7 @@ def centred_rows(weight: Tensor) -> Tensor:
 
 @shared
 def weight_angles(weight: Tensor) -> Deviation:
-    """Return the deviations of the cosines of centred classifier rows from a simplex ETF's."""
+    """Return the deviations of centred classifier rows' cosines from that of a simplex ETF."""
     return cosine_deviation(centred_rows(weight))
 
 
@@ -334,7 +334,7 @@ def of_classes(rows: Tensor, classes: Classes) -> Tensor:
 def cosine_deviation(rows: Tensor) -> Deviation:
     """Return the deviations of pairwise cosines of rows from -1/(C - 1); nan if a row is zero.
 
-    Costs half a C x C x d GEMM, in tiles.
+    Costs half a C x C x d matrix product, in tiles.
     """
     deviation = Deviation(simplex_cosine(len(rows)))
     reduce_pairs(unit_rows(rows), deviation)

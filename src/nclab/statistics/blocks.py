@@ -20,12 +20,12 @@ COMPILED_SIZE = 2**18
 """The compiled kernel is used for batches with at least this many numbers, if numba is installed.
 """
 PRODUCTS, PRODUCT = 4, 2**22
-"""Largest part of the rows that is multiplied by a matrix in one call: this many blocks of rows,
-and a product with this many numbers."""
+"""Limits for one call that multiplies rows by a matrix: the number of blocks of rows, and the
+number of entries of the product."""
 GROUP = 2
 """Number of blocks whose products are added to the scatter together."""
 MANY_CLASSES = 2**14
-"""C x d arrays of more classes than this are processed in parts, to save memory."""
+"""C x d arrays with more than this many classes are processed in parts, to save memory."""
 STRIP = 64
 """Columns in a strip of a symmetric d x d product, whose lower half is not computed. Strips reach
 below the diagonal, so that a share STRIP / (2 d) of the work is redundant."""
@@ -158,7 +158,7 @@ class SymmetricSum:
         self._views: list[tuple[Tensor, Tensor]] = []
 
     def add(self, rows: Tensor, *, factor: float = 1.0) -> None:
-        """Add factor * rows^T rows to the strips."""
+        """Add factor * rows^T rows to the sum."""
         if self._rows is not rows:
             self._rows = rows
             self._views = [(rows[:, strip].T, rows[:, strip.start :]) for strip in self._strips]
@@ -166,7 +166,7 @@ class SymmetricSum:
             target.addmm_(left, right, alpha=factor)
 
     def full(self) -> Tensor:
-        """Copy the part above the diagonal to the part below it, and return the sum."""
+        """Return the whole symmetric sum: the part above the diagonal is copied below it."""
         for strip in self._strips:
             self.total[strip.stop :, strip] = self.total[strip, strip.stop :].T
         return self.total
@@ -175,7 +175,7 @@ class SymmetricSum:
 class GroupedProducts:
     """A buffer of row blocks whose products are added to a sum several blocks at a time.
 
-    The blocks are small enough for the cache; the products are large enough for a fast GEMM.
+    The blocks are small enough for the cache; the products are large enough to be fast.
     """
 
     def __init__(self, total: Tensor | None, like: Tensor, group: int) -> None:

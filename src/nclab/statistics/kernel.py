@@ -1,4 +1,4 @@
-"""Per-row loops compiled by numba (the extra `fast`).
+"""Per-row loops compiled by numba (optional package, in the extra `fast`).
 
 Each loop reads a row once, while torch needs up to six passes over a block. Sums may be reordered,
 so results agree with those of torch up to rounding, not bit for bit.
@@ -75,9 +75,9 @@ def add_second_pass_rows(
     reach: Array,
     least: float,
 ) -> None:
-    """Add the centred directions of (B, d) rows h, and write their distances, for a second pass.
+    """Add the directions of (B, d) rows h from the centre g, and write the rows' distances.
 
-    With class means m and the centre g, (h - g)/|h - g| is added to `unit_sum` if |h - g| exceeds
+    With class means m, (h - g)/|h - g| is added to `unit_sum` if |h - g| exceeds
     `least`. `spread` becomes |h - m| and `reach` becomes |h - g|.
     """
     scales = np.empty(rows.shape[0])
@@ -106,8 +106,8 @@ def rank_logits(
     """Write z_y - z_m and the predicted class of (B, C) logits z with labels y.
 
     z_m is the largest logit of the other classes. The first of several largest logits is the
-    prediction. Counts correct predictions and lowers the margins by class. Overwrites the logits
-    with z - z_m, and with -inf at the label.
+    prediction. Also counts correct predictions and updates the smallest margin of each class.
+    Overwrites the logits with z - z_m, and with -inf at the label.
     """
     size = logits.shape[1]
     for i in range(logits.shape[0]):
@@ -158,7 +158,7 @@ def add_losses_and_residuals(
 
 @_compiled
 def add_losses(powers: Array, classes: Array, gaps: Array, loss_sums: Array) -> None:
-    """Add the loss log(1 + sum_j exp(z_j - z_y)) of each sample to that of its class.
+    """Add the loss log(1 + sum_j exp(z_j - z_y)) of each sample to the summed loss of its class.
 
     `powers` are exp(z - z_m) and `gaps` are z_y - z_m, from the results of `rank_logits`.
     """

@@ -27,7 +27,8 @@ WIDE = 256
 WIDE_BLOCK = 2**17
 """Number of float32 logits in a block, which fits into the cache."""
 MOST_CLASSES = 1000
-"""Largest number of classes for which every pass keeps the C x C residual sums (8 MiB) by default.
+"""Largest number of classes for which every pass keeps the C x C residual sums (8 MiB) by default:
+the probabilities minus one-hot labels, summed per class.
 The number of classes must also be at most the dimension. The sums cost C additions per sample, in
 addition to the C d multiplications of its logits."""
 MOST_ASKED = 4096
@@ -271,8 +272,8 @@ class LogitStatistics:
     def all_reduce(self, group: Group = None) -> None:
         """Merge the streams of all processes of a torch.distributed group in each process.
 
-        Costs four messages of 4 C + 2 numbers together, and one of the C^2 residual sums if all
-        processes have them. Otherwise they are dropped.
+        Costs four messages with 4 C + 2 numbers in all, and one with the C^2 residual sums if all
+        processes have them. Otherwise the residual sums are dropped.
         """
         processes = ProcessGroup(group)
         processes.gather_equal("the same number of classes of the logits", [self.num_classes])

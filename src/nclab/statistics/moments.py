@@ -46,7 +46,7 @@ ROUNDING = 32 * UNIT
 
 
 class derived(Generic[Derived]):
-    """A property that is computed on first use and reset by the next update."""
+    """Property that is computed on first use and reset by the next update."""
 
     def __init__(self, compute: Callable[["ClassMoments"], Derived]) -> None:
         self.compute = compute
@@ -70,7 +70,8 @@ class ClassMoments:
     collapsed to 1e-8 of their norm therefore keep all their digits.
 
     Costs one read of the features, two float64 scatter-adds of B x d numbers for each batch and,
-    with `scatter=True`, half a float64 GEMM (B x d x d). Memory: 3 C d + d^2 float64 numbers.
+    with `scatter=True`, half a float64 matrix product (B x d x d). Memory: 3 C d + d^2 float64
+    numbers.
 
     Args:
         scatter: also accumulate the pooled d x d within-class scatter, which
@@ -212,7 +213,7 @@ class ClassMoments:
 
     @derived
     def size(self) -> float:
-        """Largest root mean square norm of a class, the scale of rounding errors of the means."""
+        """Largest root mean square feature norm of a class, to which rounding is relative."""
         return float(self.mean_square_norms.max().sqrt())
 
     def require_all_classes(self) -> None:
@@ -421,7 +422,7 @@ class ClassMoments:
 
         Every process of the group must call this, with any backend; a process without rows adds
         nothing. The result is exact like that of `merge` and has the same bits in all processes.
-        Costs four messages of 3 C d + d^2 + 4 C numbers together (more messages above 256 MiB),
+        Costs four messages with 3 C d + d^2 + 4 C numbers in all (more messages above 256 MiB),
         independent of the number of processes, and the arithmetic of one `merge`. Without a
         process group nothing changes.
         """
@@ -459,7 +460,7 @@ class ClassMoments:
     ) -> tuple[dict[str, Tensor], Tensor | None]:
         """Return the sums of the classes in `part` by name, and the d x d scatter.
 
-        Both are converted to residuals from `pivot` instead of the pivots of this stream.
+        Both then contain residuals from `pivot` instead of from the pivots of this stream.
         """
         present = (self._count[part] > 0)[:, None]
         shift = torch.where(present, self._pivot[part] - pivot, 0.0)  # (C, d)

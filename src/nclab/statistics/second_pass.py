@@ -22,8 +22,8 @@ from nclab.statistics.moments import ROUNDING, ClassMoments
 from nclab.statistics.process_group import Group, ProcessGroup
 
 NEAR = 1e6
-"""A feature is near the centre if its distance is at most NEAR times the rounding error of the
-class means. Its direction from the centre then has fewer than six correct digits."""
+"""A feature counts as near the centre if its distance to it is at most NEAR times the rounding
+error of the class means. Its direction from the centre then has fewer than six correct digits."""
 EPS = torch.finfo(torch.float64).eps
 """One unit in the last place of float64."""
 ROWS_PER_CLASS = 8
@@ -89,7 +89,7 @@ class Centres:
         return nearest
 
     def certain_radii(self, rows: int) -> Tensor:
-        r"""Return (C,) radii around the class means within which the nearest mean is proved.
+        r"""Return (C,) radii around the class means within which the nearest mean is certain.
 
         A row closer to its class mean than the radius is nearest to this mean and to its direction,
         so that no product with all class means is needed. By the triangle inequality, half the
@@ -99,7 +99,7 @@ class Centres:
         $$\arcsin\frac{|h-m|}{|m|} + \angle(m, u_c) < \tfrac12\min_j\angle(u_c, u_j)$$
 
         A radius of 0 proves nothing. All radii are 0 if computing them costs more than it saves for
-        `rows` rows. Costs a float64 GEMM C x d x C.
+        `rows` rows. Costs a float64 matrix product C x d x C.
         """
         size, dim = self.means.shape
         if self.coincide or rows < ROWS_PER_CLASS * size:
@@ -199,8 +199,8 @@ class SecondPass(_MeansPass):
     Classes without samples in `moments` are skipped and are never the nearest class.
 
     Costs one read of the rows. Rows far from their class mean are compared with all class means, by
-    two float64 GEMMs (B x d x C); for rows within `Centres.certain_radii` the nearest mean is known
-    without them. Memory: 4 C d numbers in addition to the moments.
+    two float64 matrix products (B x d x C); for rows within `Centres.certain_radii` the nearest
+    mean is known without them. Memory: 4 C d numbers in addition to the moments.
 
     >>> moments = ClassMoments(num_classes=2, dim=2)
     >>> rows, labels = [[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]], [0, 0, 1]
@@ -381,7 +381,7 @@ class SecondPass(_MeansPass):
 class ReferencePass(_MeansPass):
     """Distances of features to the class means of other data, such as test to training data.
 
-    Costs one float64 GEMM (B x d x C) for each batch. Memory: 2 C d numbers.
+    Costs one float64 matrix product (B x d x C) for each batch. Memory: 2 C d numbers.
 
     Args:
         moments: the moments of the reference data.
