@@ -87,7 +87,7 @@ def _direction(preset: str) -> Numbers:
 
 
 def _largest_by_time(numbers: Numbers, name: str) -> list[float]:
-    """Return the largest value over the runs at every sampled time."""
+    """Return the largest value of a quantity over all runs, for every time in `LOG_TIMES`."""
     return [
         max(float(row[name]) for row in numbers["rows"] if row["log_time"] == time)
         for time in LOG_TIMES

@@ -217,7 +217,7 @@ def nearest_mean(preset: str) -> Numbers:
 
 
 def _accuracy_bound(intra: FloatArray, inter: FloatArray) -> float:
-    """Return a lower bound on the accuracy of the class mean with the largest cosine.
+    """Return a lower bound on the accuracy of choosing the class mean with the largest cosine.
 
     Chebyshev's inequality is applied to u . (m_c/|m_c| - m_k/|m_k|), where u is a unit feature of
     class c, and m_c is the mean of the unit features of this class.

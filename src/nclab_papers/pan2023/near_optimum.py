@@ -202,7 +202,7 @@ def eq_2_20(preset: str) -> Numbers:
 def other_classes(
     weight: ArrayLike, features: ArrayLike, delta: float, *, centred: bool
 ) -> Inequality:
-    r"""Compare the largest score of wrong classes with its bound, without the worst (a share delta).
+    r"""Compare the largest score of wrong classes with its bound, without the worst (share delta).
 
     $$(\dot w_{c'}-\dot w_c)\cdot\tilde h_c \le m_c +
       \sqrt{\tfrac{2\varepsilon_{1,c}}{e^{m_c}\delta}},\quad

@@ -1,7 +1,7 @@
-"""Claims about both halves of the main theorem of pan2023: a share of the classes or of the pairs.
+"""Claims about both halves of the main theorem of pan2023: one for classes, one for pairs.
 
 The theorem bounds the deviation from collapse, 1 - intra of a class or inter + 1/(C-1) of a pair,
-for all but a share delta of the classes or pairs. The certified bounds of nclab are tested with
+for all classes or pairs except a share delta. The certified bounds of nclab are tested with
 networks that deviate as much as possible. Then the powers of the excess loss epsilon and of delta,
 and the growth with alpha beta, are estimated from these bounds on a grid of sizes.
 """

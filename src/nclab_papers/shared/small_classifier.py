@@ -28,7 +28,7 @@ class NetworkConfig:
     epochs: int = 100
     """Number of training epochs."""
     weight_decay: float = 5e-3
-    """Weight decay of all parameters, also those of batch norm, which makes features collapse."""
+    """Weight decay of all parameters, including batch norm. It makes features collapse."""
     rate: float = 0.1
     """Initial learning rate of SGD with momentum 0.9 and a cosine schedule."""
     batch: int = 128

@@ -89,7 +89,7 @@ eighth of the samples, one weight decay and one data set."""
 
 
 def recipe_of(config: Config, loss: str) -> dict[str, Any]:
-    """Return the options of a loss; the squared error is trained with and without bias decay."""
+    """Return the training options of a loss; "mse_penalised" has weight decay on the bias."""
     if not loss.startswith("mse"):
         return {"loss": loss, "rate": config.rate}
     penalty = config.bias_penalty if loss == "mse_penalised" else 0.0
