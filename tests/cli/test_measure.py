@@ -441,4 +441,4 @@ def test_rare_tokens_of_saved_hidden_states(tmp_path: Path) -> None:
     assert any("with fewer than 4 samples" in line for line in result["warnings"])
     done = call("measure", path, "--min-count", 1000)
     assert (done.code, done.out) == (2, "")
-    assert "2 classes with min_count=1000 samples, the largest has" in done.err
+    assert "2 classes with min_count=1000 samples, the largest class has" in done.err

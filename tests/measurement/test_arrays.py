@@ -41,7 +41,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "bytes as labels": (run(labels=np.array([b"a"] * 45)), r"numeric labels, got an array of \|S1"),
     "one name as label": (run(labels=["a"] * 45), "at least 2 classes, got 'a' alone"),
     "one-hot labels": (run(labels=torch.eye(5)[DATA.labels].long()), r"shape \(samples,\)"),
-    "too few labels": (run(labels=DATA.labels[:-1]), "got 44 for 45"),
+    "too few labels": (run(labels=DATA.labels[:-1]), "got 44 labels for 45"),
     "NaN": (run(features=NAN), "got nan in row 17, column 2"),
     "infinity": (run(features=INF), "got -inf in row 3, column 0"),
     "NaN in a later batch": (
@@ -101,7 +101,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "metrics that are no names": (run(metrics=3), "a list of names, got 3"),
     "no cache": (run(cache_bytes=-1), "cache_bytes of at least 0, got -1"),
     "endless groups": (run(intervals=10**9), "from 5 to 1000 groups"),
-    "more groups than samples": (run(intervals=46), "got 45 for 46"),
+    "more groups than samples": (run(intervals=46), "got 45 samples and 46 groups"),
     "bias alone": (run(bias=DATA.bias), "weight together with bias"),
     "bias too short": (run(weight=DATA.weight, bias=DATA.bias[:3]), r"shape \(5,\), got \(3,\)"),
     "bias as a matrix": (

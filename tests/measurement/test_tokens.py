@@ -398,7 +398,7 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
         (lambda m: nclab.measure(m, [TOKENS], labels="next", min_count=0), "min_count=1 or more"),
         (
             lambda m: nclab.measure(m, [TOKENS], labels="next", min_count=9999),
-            "2 classes with min_count=9999 samples, the largest has",
+            "2 classes with min_count=9999 samples, the largest class has",
         ),
         (
             lambda m: nclab.measure(m, [TOKENS], labels="next", min_count=2, intervals=True),

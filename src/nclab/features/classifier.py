@@ -89,7 +89,8 @@ def find_classifier(
     if not likely:
         raise ModelError(
             "Expected a model that returns a tensor of logits, got an output without tensors. Pass "
-            "classifier= the name of the module that makes them, or None to measure features alone."
+            "classifier= the name of the module that returns the logits, or None to measure "
+            "features alone."
         )
     for candidates in ([call for call in linear if call.plain], linear):
         heads = _heads(candidates, likely)

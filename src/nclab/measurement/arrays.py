@@ -215,8 +215,8 @@ class _Slices:
         check_labels(options.class_names, numbers, options.ignore_index)
         if options.groups > len(numbers):
             raise DataError(
-                "Expected at least as many samples as groups of intervals, got "
-                f"{len(numbers)} for {options.groups}. Pass fewer groups."
+                "Expected at least as many samples as groups for the intervals, got "
+                f"{len(numbers)} samples and {options.groups} groups. Pass fewer groups."
             )
         one_per_row = numbers.ndim == 1 and shape[:1] == numbers.shape
         fits = one_per_row and (head is None or shape[1:] == head.weight.shape[1:])

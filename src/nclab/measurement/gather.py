@@ -71,8 +71,8 @@ class RareClasses:
             return None
         if int((counts >= min_count).sum()) < 2:
             raise DataError(
-                f"Expected at least 2 classes with min_count={min_count} samples, the largest has "
-                f"{int(counts.max())}. Use more data, or a smaller min_count."
+                f"Expected at least 2 classes with min_count={min_count} samples, the largest "
+                f"class has {int(counts.max())}. Use more data, or a smaller min_count."
             )
         return cls(classes, int(counts[classes].sum()), min_count)
 

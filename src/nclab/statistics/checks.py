@@ -88,8 +88,8 @@ def as_labels(
         )
     if len(labels) != rows:
         raise DataError(
-            f"Expected one label per feature vector, got {len(labels)} for {rows}. "
-            "Check that features and labels belong to the same samples."
+            f"Expected one label per feature vector, got {len(labels)} labels for {rows} "
+            "feature vectors. Check that features and labels belong to the same samples."
         )
     labels = labels.long()
     if rows == 0:
