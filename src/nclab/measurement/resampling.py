@@ -22,6 +22,7 @@ from torch import Tensor
 
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import scalars, view_of
+from nclab.measurement.heavy_tails import LossTails, SpreadTails, heavy_tail_warnings
 from nclab.measurement.options import Head, MeasureOptions
 from nclab.measurement.results import Interval
 from nclab.metrics.catalogue import EXTRAS, METRICS, Metric, plugin_metrics
@@ -43,6 +44,23 @@ BIASED = "its finite-sample bias is too large for its distance from collapse; us
 MOST_BIAS = 0.25
 """A metric has no interval if its bias is more than this share of its distance from collapse. A
 measured distance sqrt(truth^2 + noise^2) has about this bias if noise and truth are equal."""
+DISTANCES = {
+    "nc2_norm_variation_means",
+    "nc2_equiangularity_means",
+    "nc2_cosine_std_means",
+    "nc3_self_duality",
+    "nc3_gram",
+}
+"""Distances from the simplex ETF that noise of the class means alone makes positive. At a distance
+of 0 they have a kink, where a jackknife is not valid."""
+MOST_BIAS_OF_DISTANCE, LEAST_ERRORS = 0.1, 5
+"""One of `DISTANCES` has no interval if its bias is more than this share of its value, or if its
+value is less than this number of standard errors."""
+MOST_LOG = 700.0
+"""Logarithm of the largest end of an interval, just below overflow."""
+NEAR_ZERO = "the class means may be an exact simplex up to noise; use more samples"
+RATIOS = {metric.name for metric in METRICS if metric.group == "NC1"}
+"""Ratios of variances, whose intervals are computed for the logarithm."""
 
 
 def jackknife(value: float, left_out: Sequence[float]) -> Interval:
@@ -61,11 +79,37 @@ def jackknife(value: float, left_out: Sequence[float]) -> Interval:
     """
     count = len(left_out)
     mean = math.fsum(left_out) / count
-    squares = math.fsum((other - mean) ** 2 for other in left_out)
-    error = math.sqrt((count - 1) / count * squares)
-    half = float(stdtrit(count - 1, 1 - (1 - LEVEL) / 2)) * error
+    half = float(stdtrit(count - 1, 1 - (1 - LEVEL) / 2)) * standard_error(left_out)
     bias = (count - 1) * (mean - value)
     return Interval(value - bias - half, value - bias + half, bias)
+
+
+def standard_error(left_out: Sequence[float]) -> float:
+    """Return the jackknife's standard error, given the G values that each lack one of G groups.
+
+    >>> round(standard_error([2.5, 2.0, 1.5]), 6)  # the mean of 1, 2 and 3
+    0.57735
+    """
+    count = len(left_out)
+    mean = math.fsum(left_out) / count
+    squares = math.fsum((other - mean) ** 2 for other in left_out)
+    return math.sqrt((count - 1) / count * squares)
+
+
+def log_jackknife(value: float, left_out: Sequence[float]) -> Interval:
+    """Return the `jackknife` interval of log(value), transformed back; `bias` is that of the value.
+
+    The estimate of a ratio of variances is skewed. Its logarithm is more nearly normal.
+
+    >>> low, high, bias = log_jackknife(2.0, [2.0, 4.0, 1.0])
+    >>> round(low * high, 6), round(bias, 6)
+    (4.0, 0.666667)
+    """
+    if not min(value, *left_out) > 0:
+        return jackknife(value, left_out)
+    logs = jackknife(math.log(value), [math.log(other) for other in left_out])
+    low, high = (math.exp(min(end, MOST_LOG)) for end in logs[:2])
+    return Interval(low, high, jackknife(value, left_out).bias)
 
 
 def share_interval(hits: int, total: int) -> Interval:
@@ -99,6 +143,8 @@ class GroupJackknife:
             for _ in range(0 if head is None else self.count)
         ]
         self._second: list[SecondPass] = []
+        self._spread_tails: SpreadTails | None = None
+        self._loss_tails = None if head is None else LossTails(moments.counts)
         self._checksums = [0, 0]  # of the labels in the first and the second pass
         self._assigned = torch.zeros_like(moments.counts)
         self._complements = False  # whether the statistics are those of all other groups
@@ -116,8 +162,9 @@ class GroupJackknife:
             index = (groups == group).nonzero().flatten()
             group_rows, labels = rows[index.to(rows.device)], classes[index]
             moments.add_checked(group_rows, labels)
-            if self._head is not None and len(group_rows):
+            if self._head is not None and self._loss_tails is not None and len(group_rows):
                 logits = self._head.logits(group_rows.to(self._head.weight))
+                self._loss_tails.add(logits, labels)
                 self._logits[group].update(logits, labels)
         self._checksums[0] = _checksum(classes, self._checksums[0])
 
@@ -128,6 +175,9 @@ class GroupJackknife:
             if (self._all.counts == 1).any():
                 return
             self._second = [SecondPass(moments) for moments in self._moments]
+            self._spread_tails = SpreadTails(self._all)
+        if self._spread_tails is not None:
+            self._spread_tails.add(rows, classes)
         groups = self._assign(classes)
         for group, second_pass in enumerate(self._second):
             index = (groups != group).nonzero().flatten()
@@ -137,7 +187,10 @@ class GroupJackknife:
         self._checksums[1] = _checksum(classes, self._checksums[1])
 
     def attach(self, collapse: Collapse) -> Collapse:
-        """Return the measurement with `intervals`, and `no_interval` for the other scalars."""
+        """Return the measurement with `intervals`, and `no_interval` for the other scalars.
+
+        Adds a warning if heavy tails make intervals too short.
+        """
         self._take_complements()
         single = bool((self._all.counts == 1).any())
         usable = self._checksums[0] == self._checksums[1] and not single
@@ -161,7 +214,15 @@ class GroupJackknife:
                 intervals[metric.name] = interval
             else:
                 reasons[metric.name] = interval
-        return replace(collapse, intervals=intervals, no_interval=reasons)
+        warnings = heavy_tail_warnings(
+            intervals, self._spread_tails, self._loss_tails, self._all.counts
+        )
+        return replace(
+            collapse,
+            intervals=intervals,
+            no_interval=reasons,
+            warnings=(*collapse.warnings, *warnings),
+        )
 
     def _assign(self, classes: Tensor) -> Tensor:
         """Return the (B,) group of each sample.
@@ -239,14 +300,19 @@ def _interval(
     if len(known) < len(left_out):
         needs_second_pass = metric.needs in ("second pass", "both")
         return OTHER_ORDER if needs_second_pass else "it is undefined without one of the groups"
-    interval = jackknife(value, known)
+    in_logs = metric.name in RATIOS
+    interval = log_jackknife(value, known) if in_logs else jackknife(value, known)
     if metric.name in SHARES:  # step functions: the jackknife knows their spread, not their bias
         low, high = value - interval.half, value + interval.half
         return Interval(max(low, 0.0), min(high, 1.0))
     ideal = None if metric.ideal is None else metric.ideal(collapse.num_classes)
     if ideal == 0.0 or ideal == 1.0:
         # The ideal value is the end of the range: an interval does not go beyond it.
-        if abs(interval.bias) > MOST_BIAS * abs(value - ideal):
+        distance = metric.name in DISTANCES
+        most_bias = MOST_BIAS_OF_DISTANCE if distance else MOST_BIAS
+        if distance and value < LEAST_ERRORS * standard_error(known):
+            return NEAR_ZERO
+        if abs(interval.bias) > most_bias * abs(value - ideal):
             return BIASED
         least, most = (0.0, math.inf) if ideal == 0.0 else (-1.0, 1.0)  # cosines
         interval = interval._replace(low=max(interval.low, least), high=min(interval.high, most))
