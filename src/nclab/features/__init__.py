@@ -1,4 +1,4 @@
-"""Features and labels of any nn.Module: one forward pass, every layer."""
+"""Features and labels of any nn.Module, for every layer, from one forward pass."""
 
 from nclab.features.batches import LabelChoice
 from nclab.features.classifier import AUTO, ClassifierChoice

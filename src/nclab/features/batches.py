@@ -393,7 +393,7 @@ labels that are already shifted to the next token. Omit labels='next'.
 
 
 class ModelLoss(NamedTuple):
-    """How a model's own loss uses the labels, and the value of this loss.
+    """Rules by which a model's own loss uses the labels, and the value of this loss.
 
     Causal language models are called with labels that repeat their inputs, and compare the logits
     of a token with the label of the next token. Few of these models apply the attention mask to the

@@ -37,7 +37,7 @@ from nclab.features.recorder import Call, FoundLayer, Identity, Point, input_lay
 
 
 class Classifier(NamedTuple):
-    """A linear map that makes the logits, and the layer that it reads."""
+    """A linear map that computes the logits, and the layer whose features it reads."""
 
     name: str
     reads: FoundLayer
@@ -249,10 +249,10 @@ def _feature_logit_pairs(
     mask: Tensor | None,
     weights: WeightAndBias | None = None,
 ) -> Iterator[_FeatureLogitPair]:
-    """Yield all tensors of modules that may be the features of an output.
+    """Yield every tensor of a module that may be the features of an output, with that output.
 
-    Given the `weights` of the classifier, also yield single positions of sequences: those whose
-    logits are the output.
+    Given the `weights` of the classifier, also yield the features at single positions of sequences,
+    if their logits are the output.
     """
     for index, output in enumerate(outputs):
         column = as_column(output)

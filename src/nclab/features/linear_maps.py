@@ -139,7 +139,7 @@ def infer_linear_call(model: nn.Module, call: Call) -> LinearCall | None:
 
 
 def certain_linear_call(call: Call) -> LinearCall | None:
-    """Return the linear map of a module that certainly computes one, without its tensors."""
+    """Return the linear map of a call if the type of its module guarantees one, else None."""
     module, source, target = call.module, call.source, call.target
     if source is None or target is None:
         return None
@@ -289,7 +289,7 @@ def is_pointwise(module: nn.Module) -> bool:
 
 
 def _tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield parameters, buffers and parametrised tensors of a module, without its children's."""
+    """Yield parameters, buffers and parametrised tensors of a module, not of its submodules."""
     names = [*module._parameters, *module._buffers, *getattr(module, "parametrizations", ())]
     weight = getattr(module, "weight", None)
     if isinstance(weight, Tensor) and "weight" not in names:

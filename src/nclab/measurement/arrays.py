@@ -193,7 +193,8 @@ def _rows(features: Any, labels: Any, names: tuple[str, ...] | None) -> tuple[An
 
 @dataclass(frozen=True)
 class _Slices:
-    """Arrays in slices of rows: large enough to be fast, small enough to show progress."""
+    """Arrays that are read in slices of rows: large enough to be fast, small enough to show
+    progress."""
 
     features: Tensor
     labels: Tensor

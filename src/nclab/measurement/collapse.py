@@ -290,7 +290,7 @@ class Report(Displayed):
         return [accuracy for accuracy in accuracies if accuracy is not None]
 
     def certificate(self, delta: float | None = None) -> Certificate:
-        """Return what the loss guarantees about the features that the classifier reads."""
+        """Return the certificate: what the loss guarantees about the classifier's features."""
         with_loss = [collapse for collapse in self.layers if collapse.loss is not None]
         return (with_loss[-1] if with_loss else self.last).certificate(delta)
 

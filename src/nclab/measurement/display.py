@@ -236,7 +236,7 @@ def _cell(metric: Metric, row: Row) -> str:
 
 
 def _plus_minus(name: str, row: Row) -> str:
-    """Return ± half the interval, or the interval if the value is not near its centre."""
+    """Return ± half the interval's width, or both ends if the value is not near its centre."""
     interval = (row.get("intervals") or {}).get(name)
     if interval is None:
         return ""

@@ -83,7 +83,7 @@ class RareClasses:
         """Find the rare classes, and remove their samples from `moments` and `logits`.
 
         The d x d scatter of the moments still contains them. If `scatter` is true, `filter` adds up
-        their part in the second pass, so that it can be subtracted.
+        their scatter in the second pass, so that it can be subtracted.
         """
         rare = cls.among(moments.counts, min_count)
         if rare is None:
@@ -128,7 +128,7 @@ class RareClasses:
 
 
 class Extras(NamedTuple):
-    """Optional parts of a measurement: extra metrics, rare classes, and names of classes."""
+    """Optional parts of a measurement: additional metrics, rare classes, and class names."""
 
     metrics: tuple[Metric, ...] = ()
     rare: RareClasses | None = None

@@ -48,7 +48,7 @@ class Cache:
 
 
 class LayerStream:
-    """Sums over the samples of one layer: moments, logits, and a second pass.
+    """Sums over the samples of one layer: moments, logit statistics, and those of a second pass.
 
     `update` adds a batch of the first pass, `update_second` one of the second pass. `collapse`
     computes the measurement.

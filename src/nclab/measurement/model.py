@@ -138,7 +138,7 @@ def measure(
 
 
 class Measurement:
-    """A measurement of a model in progress, with one stream per layer.
+    """A measurement of a model that is in progress, with one `LayerStream` per layer.
 
     The first batch decides which layers are measured.
 

@@ -142,8 +142,8 @@ class ModelLayers:
     def features(self, layer: MeasuredLayer, recorder: Recorder, output: Any) -> Tensor | NoRows:
         """Return the (rows, d) features of a layer.
 
-        If the classifier reads the layer, these are its inputs: perhaps those at one position of
-        each sample, perhaps divided by their norms.
+        For the layer that the classifier reads, return the classifier's inputs. They may belong to
+        one position of each sample, and may be divided by their norms.
         """
         rows = recorder.rows.get(layer.point, NoRows("it was not called for this batch"))
         if isinstance(rows, NoRows) or not layer.is_last or self.classifier is None:

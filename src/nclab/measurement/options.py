@@ -132,7 +132,7 @@ class MeasureOptions:
             )
 
     def reference_pass(self, layer: str | None = None) -> ReferencePass | None:
-        """Return an empty pass over features that compares them with the reference's class means.
+        """Return an empty `ReferencePass`; it compares features with the reference's class means.
 
         From a report, nclab takes the class means of the layer with the same name. If both data
         sets have class names, classes with the same name are compared, whatever their numbers are.

@@ -147,8 +147,8 @@ class LayerResults:
     left_out: tuple[int, ...] = ()
     """Classes that were left out because they have fewer samples than `min_count`."""
     residuals: Tensor | None = None
-    """(C, C) row c: the sum over samples of class c of the classifier's probabilities minus the
-    one-hot label. Kept for up to d classes and at most 1000, or up to 4096 with metrics="all"."""
+    """(C, C) row c: the classifier's probabilities minus the one-hot label, summed over the samples
+    of class c. Kept for up to d classes and at most 1000, or up to 4096 with metrics="all"."""
     non_negative: bool = False
     """Whether no class mean direction has a negative entry, as after a ReLU.
 
@@ -185,7 +185,7 @@ class LayerResults:
         return self.class_names[self.classes.index(number)]
 
     def certificate(self, delta: float | None = None, *, pairs: bool = True) -> Certificate:
-        """Return what the norms and losses of this layer guarantee, with a bound for each class.
+        """Return the certificate: what norms and losses of this layer guarantee, for each class.
 
         Needs a classifier and samples of every class. Costs milliseconds, and up to seconds for
         the bound on pairs of classes and the optimum of unequal counts. With `pairs=False` both
@@ -277,7 +277,7 @@ class LayerResults:
 
     @cached_property
     def _optimum_distance(self) -> tuple[OptimumDistance | None, str]:
-        """The distance to the optimum, or the reason why it is missing."""
+        """Distance to the optimum, or the reason why it is missing."""
         try:
             return _distance_to_optimum(self), ""
         except NclabError as error:

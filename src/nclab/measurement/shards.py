@@ -137,7 +137,7 @@ def _opened(engine: Engine | str) -> AbstractContextManager[Engine]:
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a measurement that every worker needs."""
+    """Settings of a measurement that are sent to every worker."""
 
     head: Head | None
     options: MeasureOptions
@@ -224,7 +224,7 @@ def _common_dim(files: Sequence[Path]) -> int | None:
 
 
 def _require_samples(total: int, bad: Mapping[str, str]) -> None:
-    """Raise if there are no samples; the message contains the error of an unreadable file."""
+    """Raise if there are no samples; the message quotes the error of an unreadable file, if any."""
     if not total and bad:
         fault = next(iter(bad.values()))
         raise DataError(f"Expected a shard that can be read, got none: {fault}")

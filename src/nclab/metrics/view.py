@@ -1,4 +1,4 @@
-"""A view of one layer, and the norms and angles that several metrics share.
+"""The statistics that metrics of one layer read, and results that several metrics share.
 
 A metric is a plain function of statistics. Called alone, it computes everything it needs. Called
 through a view, every function marked `shared` is computed once for all metrics. All pairs of
@@ -181,9 +181,9 @@ def reduce_pairs(vectors: Tensor, *reducers: PairReducer) -> None:
 
 @dataclass
 class Deviation(PairReducer):
-    """Statistics of the difference between the inner product of a pair and `ideal`, over all pairs.
+    """Statistics, over all pairs of rows, of the pair's inner product minus `ideal`.
 
-    Computes the mean, the mean absolute value and the standard deviation.
+    These are the mean, the mean absolute value and the standard deviation.
     """
 
     ideal: float

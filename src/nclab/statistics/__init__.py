@@ -1,4 +1,4 @@
-"""Streaming sums per class: they read each batch once, merge exactly and contain no metric."""
+"""Sums for each class, added up batch by batch; sums of several streams merge exactly."""
 
 from nclab.statistics.logits import LogitStatistics
 from nclab.statistics.moments import ClassMoments

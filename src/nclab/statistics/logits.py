@@ -21,7 +21,7 @@ from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
 from nclab.statistics.process_group import Group, ProcessGroup
 
 LOGITS = 2**21
-"""Number of logits that are computed together on the CPU."""
+"""Number of logits in a block that is computed at once on the CPU."""
 WIDE = 256
 """With at least this many classes, the logits of a training step are not copied to float64."""
 WIDE_BLOCK = 2**17

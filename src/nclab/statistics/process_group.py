@@ -13,7 +13,7 @@ from nclab.errors import DataError, NclabError, NclabWarning
 
 Group = dist.ProcessGroup | None
 MESSAGE = 2**25
-"""Largest message, in numbers (256 MiB); sending it needs as much additional memory."""
+"""Largest number of values in a message (256 MiB); sending it needs as much additional memory."""
 WAIT_SECONDS, PAUSE_SECONDS = 20.0, 0.002
 """Seconds after which a waiting process warns, and seconds between two checks.
 The timeout of the group ends the wait."""
@@ -53,7 +53,7 @@ class ProcessGroup:
                 )
 
     def gather(self, numbers: Sequence[int]) -> Tensor:
-        """Send k integers to all processes; return the (processes, k) integers of all of them."""
+        """Send k integers to all processes; return the integers of all of them, (processes, k)."""
         values = torch.tensor([*numbers], dtype=torch.int64)
         if self.size == 1:
             return values[None]
@@ -89,7 +89,7 @@ class ProcessGroup:
     def gather_equal(
         self, name: str, numbers: Sequence[int], *, others: Sequence[int] = ()
     ) -> Tensor:
-        """Return the (processes, k) integers `others` of all processes.
+        """Return the k integers `others` of every process, as a (processes, k) tensor.
 
         Raise, in every process, if `numbers` are not the same in all processes.
         """
