@@ -1,4 +1,4 @@
-"""Theory of neural collapse: certificates, targets, worst cases, and tools for statements."""
+"""Theory of neural collapse: certificates, targets, worst cases, checks of a paper's statements."""
 
 from nclab.theory import certificates, layer_peeled, statements, targets, worst_case
 

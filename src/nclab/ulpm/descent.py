@@ -231,7 +231,7 @@ def _stepper(
 
 
 class NumpyStepper(Stepper):
-    """Steps in numpy, which need no other package."""
+    """Descent steps in numpy, which need no other package."""
 
     name = "numpy"
 
@@ -267,7 +267,7 @@ class NumpyStepper(Stepper):
 
 
 class KernelStepper(Stepper):
-    """Steps compiled by numba, for small problems on one core."""
+    """Descent steps compiled by numba, for small problems on one core."""
 
     name = "kernel"
 
@@ -301,7 +301,7 @@ class KernelStepper(Stepper):
 
 
 class TorchStepper(Stepper):
-    """Steps in torch on CPU or GPU, for large problems; each step costs three matrix products."""
+    """Descent steps in torch on CPU or GPU, for large problems; a step is three matrix products."""
 
     def __init__(
         self, problem: Problem, theta: Array, rate: float, *, normalised: bool, device: str

@@ -178,7 +178,7 @@ def _classifier_gradient(weights: Array, Ht: Array, gradient: Array) -> None:
 
 @_compiled(*FAST)
 def _move_features(W: Array, weights: Array, Ht: Array, size: float) -> None:
-    """Take the step of the features: subtract size * Wᵀ weights from Ht."""
+    """Move the features by one step: subtract size * Wᵀ weights from Ht."""
     classes, dim = W.shape
     samples = Ht.shape[1]
     for k in range(dim):

@@ -229,9 +229,7 @@ class Landscape:
 
 
 def classify(problem: Problem, theta: Array, *, tolerance: float = 1e-7) -> Landscape:
-    """Return whether a point is a minimum, a strict saddle or not critical on its sphere.
-
-    A fourth kind is a degenerate critical point.
+    """Return the kind of a point on its sphere: minimum, strict saddle, degenerate, not critical.
 
     Source: ji2022, Thm 3.3 and Thm 3.4
 

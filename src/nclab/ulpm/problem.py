@@ -284,7 +284,7 @@ def invariants(problem: Problem, theta: Array) -> Invariants:
 
 
 def invariant_drift(before: Invariants, after: Invariants) -> float:
-    """Return the larger one of the relative changes of the two invariants, in Frobenius norm."""
+    """Return the relative change (in Frobenius norm) of the invariant that changed more."""
     drifts = []
     for old, new in zip(before, after, strict=True):
         size, change = float(np.linalg.norm(old)), float(np.linalg.norm(new - old))

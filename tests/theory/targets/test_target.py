@@ -271,7 +271,7 @@ def test_json_and_plot() -> None:
         ({"counts": [4, 2, 1], "weight_decay": 0.1, "bias": 1e-300}, "0 for a free bias"),
         ({"counts": [4, 2, 1], "norms": (1, 2), "bias": 0.3, "loss": "mse"}, "with norms"),
         ({"num_classes": 3, "norms": (1, 2), "bias": 0.3}, "with norms"),
-        ({"counts": [4, 2, 1], "norms": (50, 50), "features": "relu"}, "50, 50."),
+        ({"counts": [4, 2, 1], "norms": (50, 50), "features": "relu"}, "got alpha, beta = 50, 50:"),
     ],
 )
 def test_bad_settings_raise(options: dict[str, Any], text: str) -> None:

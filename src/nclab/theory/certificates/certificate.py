@@ -74,7 +74,7 @@ class Certificate(Printed):
     thesis_inter_upper: Bound
     """The two leading terms of pan2023's bound on the inter-class cosine; no valid bound."""
     thesis_printed_intra_lower: Bound
-    """Like `thesis_intra_lower`, but with the larger range of scores that the proof prints."""
+    """Like `thesis_intra_lower`, but with the larger range of scores that pan2023 uses."""
     asymptotic: AsymptoticConstants
     class_alignment_lower: FloatArray | None = field(repr=False)
     """(C,) lower bound on the alignment of each class, from the measured loss of that class; -1 if

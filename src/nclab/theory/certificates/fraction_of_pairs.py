@@ -178,7 +178,7 @@ def _least_cosine(
     """Return the smallest bound found on the cosine, or `limit` if no smaller bound is found.
 
     A cosine is a bound if every network in which `graphs.edges` pairs reach it has a larger loss
-    than the given one.
+    than the loss of `inputs`.
     """
     start = -1 / (inputs.num_classes - 1)
     target = inputs.excess * (1 + 1e-9)

@@ -13,8 +13,8 @@ from nclab.metrics.cross_entropy import optimal_loss
 from nclab.theory.layer_peeled import FloatArray, g_rise, g_rise_inverse
 
 TOLERANCE = 1e-6
-"""Relative amount, per 1 + alpha * beta, by which a loss may be below the optimal loss. Such a
-difference counts as rounding error."""
+"""A loss below the optimal loss counts as a rounding error if the relative difference is at most
+this number times 1 + alpha * beta."""
 SMALLEST_PRODUCT = 1e-100
 """Smallest product of norms; the squares of smaller ones underflow."""
 MOST_CLASSES = 10**9
@@ -199,7 +199,7 @@ def excess_to_leave(num_classes: int, product: float) -> float:
 
 
 def bias_shift(inputs: NormsAndLoss) -> float:
-    r"""Return the largest centred bias of one class, if the centred bias has the given norm.
+    r"""Return the largest entry that a centred bias of the given norm can have.
 
     $$|\dot b_c| \le \|\dot b\|\sqrt{(C-1)/C}$$
 

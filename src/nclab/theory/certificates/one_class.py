@@ -107,7 +107,7 @@ def class_alignment_lower(
 
 
 def _needed(p: FloatArray, inputs: NormsAndLoss, k: int) -> FloatArray:
-    """Return the smallest mean score of k classes that have norm product p and this loss."""
+    """Return the smallest mean score of k classes whose norms have product p, at the given loss."""
     classes, product = inputs.num_classes, inputs.product
     reach = _bias_reach(inputs, k)
     even = g_inverse(inputs.loss, classes)

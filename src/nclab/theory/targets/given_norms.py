@@ -276,5 +276,5 @@ def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:
 
 @lru_cache(maxsize=CACHED_PATHS)
 def target_path(counts: tuple[float, ...], biased: bool) -> TargetPath:
-    """Return the path of these counts, from a cache if possible."""
+    """Return the `TargetPath` for these class counts, from a cache if possible."""
     return TargetPath(counts, biased)

@@ -102,7 +102,7 @@ class CodeMargin(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether the two bounds agree."""
+        """Whether lower and upper bound agree, so that the largest margin is known."""
         return self.upper - self.lower < 1e-12
 
 

@@ -133,7 +133,7 @@ CLUSTERS = 30
 
 
 class Optimum(NamedTuple):
-    """A solved program."""
+    """Optimum of a program, with a proved lower bound."""
 
     point: LogitPoint
     loss: float
@@ -253,7 +253,8 @@ def _optimum(program: Program, point: LogitPoint) -> Optimum:
 def _packed(program: Program, point: LogitPoint) -> Tensor:
     """Return a point as one vector for the descent.
 
-    It holds the factors A and B, the square roots of the lifts, and the bias, in scaled units.
+    The vector holds the factors A and B, the square roots of the lifts, and the bias, in scaled
+    units.
     """
     left, values, right = torch.linalg.svd(point.rooted(program))
     roots = values.sqrt()
