@@ -72,7 +72,7 @@ class Certificate(Printed):
     by the smallest curvature of the loss over a range of scores w_c . h_c, here the range that the
     loss allows."""
     thesis_inter_upper: Bound
-    """The two leading terms of pan2023's bound on the inter-class cosine; no valid bound."""
+    """The two leading terms of pan2023's bound on the inter-class cosine, not a full bound."""
     thesis_printed_intra_lower: Bound
     """Like `thesis_intra_lower`, but with the larger range of scores that pan2023 uses."""
     asymptotic: AsymptoticConstants

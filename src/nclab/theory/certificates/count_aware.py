@@ -248,7 +248,7 @@ def hard_loss_upper(counts: FloatArray, targets: FloatArray, loss: float) -> flo
     loss += 8 * float(np.finfo(float).eps) * (1 + math.log(len(own)) + loss)
 
     def losses(log_share: float) -> tuple[float, float, float]:
-        """Return the multiplier mu, and the mean soft and hard-label losses at its maximiser."""
+        """Return the multiplier mu and, at its maximiser, mean soft-label and hard-label loss."""
         share = math.exp(log_share)
         # tau - n/(mu C n_c) with mu = smallest (1 + share), without cancellation at small shares.
         x = np.log1p(rest / (above + share / (1 + share) / (weights * smallest)))

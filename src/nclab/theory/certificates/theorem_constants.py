@@ -15,7 +15,7 @@ from nclab.theory.layer_peeled import FloatArray, g_rise, wrong_probability
 class AsymptoticConstants:
     """Deviations of the worst network from collapse, to leading order in a small excess loss eps.
 
-    They are exact in the limit eps -> 0, but no bounds for a given eps.
+    They are exact in the limit eps -> 0, but they are not bounds for a given eps.
     """
 
     intra: float

@@ -226,7 +226,7 @@ def average_counts(program: Program) -> Program:
 
 
 def _labels(program: Program) -> Tensor:
-    """Return (G,) the index of the cluster of each group; groups of a cluster have like counts."""
+    """Return (G,) the cluster index of each group; groups with similar counts share a cluster."""
     order = program.counts.argsort(descending=True)
     label = torch.empty_like(order)
     label[order] = torch.arange(len(order)) * CLUSTERS // len(order)

@@ -180,7 +180,7 @@ def _check_bias(bias: Any, norms: Any) -> None:
 
 
 def _check_size(name: str, *values: float) -> None:
-    """Raise if positive values are so small or large that their products overflow."""
+    """Raise if positive values are so small or large that floats cannot hold their products."""
     for value in values:
         if not SMALLEST <= value <= LARGEST:
             raise DataError(f"Expected {name} from {SMALLEST:g} to {LARGEST:g}, got {value:g}.")
