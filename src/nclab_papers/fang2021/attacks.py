@@ -1,4 +1,4 @@
-"""Artificial results that test how claims of fang2021 are judged: ideal ones and attacks."""
+"""Artificial results of fang2021 for tests: ideal ones, and changes that must alter a verdict."""
 
 import math
 

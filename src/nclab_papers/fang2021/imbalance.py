@@ -131,7 +131,7 @@ def measure(trained_network: TrainedNetwork) -> dict[str, Any]:
 
 
 def _minority_cosine(matrix: Tensor) -> float:
-    """Return the mean of the entries of a (C, C) matrix for two different minority classes.
+    """Return the mean entry of a (C, C) matrix over all pairs of different minority classes.
 
     The minority classes are the second half of all classes.
     """

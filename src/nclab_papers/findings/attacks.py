@@ -1,4 +1,4 @@
-"""Artificial results that test how the findings on the terminal phase are judged."""
+"""Artificial results on the terminal phase, and changes that must alter a verdict; for tests."""
 
 from typing import Any
 

@@ -329,7 +329,7 @@ def attacked_accuracy(
 def _survivors(
     model: Model, inputs: Tensor, labels: Tensor, radius: float, steps: int, box: Box
 ) -> int:
-    """Count the samples that are correct at the start and after each step of the adversary."""
+    """Count the samples that stay correct: at the start and after each step of the adversary."""
     moved = inputs
     for step in range(steps + 1):
         moved = moved.detach().requires_grad_(step < steps)

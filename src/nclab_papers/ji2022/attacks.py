@@ -1,4 +1,4 @@
-"""Artificial results that test how claims of ji2022 are judged: ideal ones and attacks."""
+"""Artificial results of ji2022 for tests: ideal ones, and changes that must alter a verdict."""
 
 import math
 from dataclasses import asdict

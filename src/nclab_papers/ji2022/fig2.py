@@ -64,7 +64,7 @@ FLOW_WINDOW = (500.0, 1000.0)
 FLOW_NEAR, FLOW_NEAR_WITHIN = 0.05, 0.02
 """Largest accepted distance of a slope of the flow from -1 (within-class variation: from -1/2)."""
 SLOW = 0.5
-"""A quantity falls slowly if it falls less fast than 1/t to this power."""
+"""A quantity falls slowly if it falls more slowly than 1/t to this power."""
 DIGITS = 6
 """Significant digits of the recorded curves."""
 FEW_STEPS = 15
@@ -271,7 +271,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return the paper's four panels for descent and for the flow, and the flow's margins."""
+    """Return pictures of the paper's panels for descent and for the flow, and of its margins."""
     flow = numbers["samples"]["flow"]
     descent = [
         {**row, "log_time": math.log(row["step"])}

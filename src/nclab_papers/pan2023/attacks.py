@@ -1,4 +1,4 @@
-"""Artificial results that test how claims of pan2023 are judged: ideal ones and attacks."""
+"""Artificial results of pan2023 for tests: ideal ones, and changes that must alter a verdict."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Artificial results that test how claims of sukenik2024 are judged: ideal ones and attacks."""
+"""Artificial results of sukenik2024 for tests: ideal ones, and changes that must alter a verdict."""
 
 from nclab.claims.attacks import (
     Attacks,

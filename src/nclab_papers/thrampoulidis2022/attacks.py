@@ -1,4 +1,4 @@
-"""Artificial results that test how claims of thrampoulidis2022 are judged; see fang2021."""
+"""Artificial results of thrampoulidis2022 for tests; they are those of `fang2021_imbalance`."""
 
 from nclab.claims.attacks import Attacks, change_where, swap, unchanged, weakened
 from nclab_papers.fang2021.attacks import SCALED_DISTANCES

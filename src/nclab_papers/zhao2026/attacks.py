@@ -1,4 +1,4 @@
-"""Artificial results that test how claims of zhao2026 are judged: ideal ones and attacks."""
+"""Artificial results of zhao2026 for tests: ideal ones, and changes that must alter a verdict."""
 
 import math
 from functools import reduce

@@ -130,7 +130,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """Return a picture of NC1, NC2 and NC3 against weight decay, and of NC0 against classes."""
+    """Return a picture of NC1 to NC3 against weight decay, and of NC0 of AdamW against C."""
     panels = [
         (
             name.upper(),
