@@ -263,7 +263,7 @@ class ModelLayers:
     def recorder(
         self, reader: Reader, points: Sequence[Point] | None = None, *, keep: bool = False
     ) -> Recorder:
-        """Return a recorder of the given points, or one that traces the whole pass.
+        """Return a recorder of the given points; without points, it traces the whole forward pass.
 
         With `keep` the tensors of the traced pass are kept for `find`.
         """

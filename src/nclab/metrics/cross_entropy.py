@@ -1,4 +1,4 @@
-"""Loss, accuracy, margin, the norms alpha and beta, and the smallest loss they allow."""
+"""Loss, accuracy, margin, the norms alpha and beta, and the smallest loss for these norms."""
 
 import math
 from typing import TypeVar
@@ -202,7 +202,7 @@ def best_loss(moments: ClassMoments, weight: Tensor) -> float:
 
 
 def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) -> float:
-    r"""Balanced loss minus the smallest balanced loss that the norms allow.
+    r"""Balanced loss minus the smallest balanced loss that the norms alpha and beta allow.
 
     $$\varepsilon = \tfrac1C\sum_c L_c - m(\alpha\beta)$$
 
@@ -239,7 +239,7 @@ def margin(logits: LogitStatistics) -> float:
 
 
 def normalised_margin(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) -> float:
-    r"""The smallest margin of a sample, divided by the largest value that the norms allow.
+    r"""The smallest margin of a sample, divided by the largest margin that the norms allow.
 
     $$\frac{2(C-1)\sqrt n\; q_{\min}}{\|W\|_F^2+\|H\|_F^2}$$
 

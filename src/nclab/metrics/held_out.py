@@ -1,4 +1,4 @@
-"""Test collapse: features of other data, such as a test set, relative to training class means.
+"""Test collapse: how near features of other data, such as a test set, are to training class means.
 
 Strong and weak test collapse were defined by Hui, Belkin and Nakkiran (2022), arXiv:2202.08384.
 """

@@ -39,7 +39,7 @@ relative to their size."""
 
 
 class Centres:
-    """Class means and mean directions, prepared for comparison with rows."""
+    """Class means and mean directions, prepared to find the nearest of them for feature rows."""
 
     def __init__(self, moments: ClassMoments) -> None:
         self.means = moments.means
@@ -194,7 +194,7 @@ class _MeansPass:
 
 
 class SecondPass(_MeansPass):
-    """A second pass over the features: centred directions, distances, nearest class centres.
+    """Sums of a second pass over features: centred directions, distances, nearest class means.
 
     Classes without samples in `moments` are skipped and are never the nearest class.
 
@@ -368,8 +368,8 @@ class SecondPass(_MeansPass):
         slack = OTHER_DATA * squares + 2 * squares.sqrt() * moved + moved.square()
         if ((self.spread_squares - squares).abs() > slack).any():
             raise DataError(
-                "Expected the same features in both passes, got others in the second. Turn off "
-                "augmentation, enlarge cache_bytes, or pass second_pass=False."
+                "Expected the same features in both passes, got different ones in the second. Turn "
+                "off augmentation, enlarge cache_bytes, or pass second_pass=False."
             )
 
     @property
@@ -379,7 +379,7 @@ class SecondPass(_MeansPass):
 
 
 class ReferencePass(_MeansPass):
-    """Distances of features to the class means of other data, such as test to training data.
+    """Distances of features to the class means of other data, such as a training set.
 
     Costs one float64 matrix product (B x d x C) for each batch. Memory: 2 C d numbers.
 
