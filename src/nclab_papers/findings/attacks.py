@@ -1,4 +1,4 @@
-"""Artificial results on the terminal phase, and changes that must alter a verdict; for tests."""
+"""Artificial results on the terminal phase, and changes that alter a verdict; for tests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Artificial results of ji2022 for tests: ideal ones, and changes that must alter a verdict."""
+"""Artificial results of ji2022 for tests: ideal ones, and changes that alter a verdict."""
 
 import math
 from dataclasses import asdict

@@ -40,7 +40,7 @@ NEAR = 0.1
 """A KKT residual at the last sampled time counts as zero if it is at most this number."""
 
 DIRECTIONS = 50
-"""Random directions drawn for each size."""
+"""Number of random directions drawn for each size."""
 FAR = (100.0, 200.0)
 """Two radii; `speed` is computed from the losses at both."""
 RADII = (5.0, 10.0, 20.0, 40.0, 80.0)

@@ -34,7 +34,7 @@ SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
 """Numbers of classes C, samples per class and dimensions d of the problems. Some have d = C - 1,
 the smallest d that allows a simplex."""
 SEARCHED = ((3, 1, 2), (3, 1, 4), (4, 1, 3), (4, 1, 5), (3, 2, 2))
-"""Sizes of the problems whose critical points are searched, as in `SIZES`."""
+"""Sizes of the problems whose critical points are searched for, as in `SIZES`."""
 RADII = (1.5, 3.0, 5.0)
 """Radii of the spheres that are searched."""
 ANGLE = 0.01
@@ -106,7 +106,7 @@ def _descents(preset: str) -> Numbers:
 
 
 def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
-    """Measure the loss at a critical point above the optimum, and the smallest Hessian eigenvalue.
+    """Measure the excess loss of a critical point, and the smallest eigenvalue of the Hessian.
 
     Also measure the change of log(loss) after a step along the eigenvector.
     """

@@ -15,7 +15,7 @@ from nclab.ulpm.problem import Array, logit_gradient
 from nclab_papers.ji2022.saddle import SCALES
 
 DRAWS = 1_000
-"""Random draws of noise."""
+"""Number of random draws of noise."""
 
 RATE = 0.1
 """Learning rate on the summed loss, as in the runs from the saddle."""
@@ -125,7 +125,7 @@ def _summary(run: Mapping[str, Any]) -> str:
     figure="escape",
 )
 def remark_3_3(numbers: Numbers) -> Finding:
-    """Require that noise with a density has a component that decreases the loss, and escapes soon.
+    """Require that noise with a density points partly downhill, and that such runs escape soon.
 
     The source states neither learning rate nor noise size. If only some noises escape soon, the
     verdict depends on that choice.

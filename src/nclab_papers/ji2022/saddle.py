@@ -326,9 +326,9 @@ class EscapeRuns:
     """Descent with one sample per step. It leaves the ray but stays in the plane in which the rows
     of W and H start; a plane contains no ETF of four classes."""
     noisy: Trajectory
-    """Descent with normal noise in the gradient, which leaves the plane."""
+    """Descent with normal noise in the gradient; it leaves the plane."""
     settled: Trajectory
-    """Normalised descent from the end of the noisy run, which reaches the closed-form optimum."""
+    """Normalised descent from the end of the noisy run; it reaches the closed-form optimum."""
 
     def ends(self) -> dict[str, dict[str, float]]:
         """Return for each run its last `off_ray`, `off_plane`, margin, norm and loss, for JSON."""

@@ -1,4 +1,4 @@
-"""Artificial results of pan2023 for tests: ideal ones, and changes that must alter a verdict."""
+"""Artificial results of pan2023 for tests: ideal ones, and changes that alter a verdict."""
 
 import math
 from collections.abc import Callable, Sequence

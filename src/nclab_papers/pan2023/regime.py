@@ -27,7 +27,7 @@ from nclab.theory.certificates.theorem_constants import curvature_reachable, the
 from nclab.theory.layer_peeled import g
 
 HALF = 0.5
-"""Guaranteed intra-class cosine for which `largest_excess` searches the excess loss."""
+"""Guaranteed intra-class cosine for which `largest_excess` finds the excess loss."""
 
 
 @dataclass(frozen=True)

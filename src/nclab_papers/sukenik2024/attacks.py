@@ -1,4 +1,4 @@
-"""Artificial results of sukenik2024 for tests: ideal ones, and changes that must alter a verdict."""
+"""Artificial results of sukenik2024 for tests: ideal ones, and changes that alter a verdict."""
 
 from nclab.claims.attacks import (
     Attacks,

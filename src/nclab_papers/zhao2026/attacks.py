@@ -1,4 +1,4 @@
-"""Artificial results of zhao2026 for tests: ideal ones, and changes that must alter a verdict."""
+"""Artificial results of zhao2026 for tests: ideal ones, and changes that alter a verdict."""
 
 import math
 from functools import reduce

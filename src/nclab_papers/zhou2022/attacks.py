@@ -1,4 +1,4 @@
-"""Artificial results of zhou2022 for tests: ideal ones, and changes that must alter a verdict."""
+"""Artificial results of zhou2022 for tests: ideal ones, and changes that alter a verdict."""
 
 from nclab.claims.attacks import Attacks, Numbers, change_where, put
 from nclab_papers.shared.study import ideal_study, seed_noise
