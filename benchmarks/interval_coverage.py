@@ -1,14 +1,21 @@
 """Measure how often 95 % intervals contain the truth, on data sets whose truth is known.
 
-python benchmarks/interval_coverage.py [--sets 1000] [--groups 10] [--times 1]
+python benchmarks/interval_coverage.py [--sets 1000] [--groups 10] [--times 1] [--noise student]
+python benchmarks/interval_coverage.py --simplex
 
 Each data set has four normal classes of unequal size and shape in six dimensions, and a fixed
-classifier. The true values of metrics that depend on means and covariances are written out. Those
-of losses, shares and cosines come from two million further samples.
+classifier. With `--noise student` their noise has heavy tails: a Student distribution with three
+degrees of freedom and the same covariances. The true values of metrics that depend on means and
+covariances are written out. Those of losses, shares and cosines come from two million further
+samples.
+
+With `--simplex` the class means are an exact simplex, of 3, 4, 5, 10 and 20 classes, and so is the
+classifier. All distances from it are 0, and an interval is wrong if it excludes 0.
 """
 
 import argparse
 import math
+import re
 import time
 from typing import Any
 
@@ -22,12 +29,22 @@ Array = NDArray[np.float64]
 COUNTS = (60, 50, 40, 30)
 DIM = 6
 MANY = 500_000
+DISTANCES = (
+    "nc2_norm_variation_means",
+    "nc2_equiangularity_means",
+    "nc2_cosine_std_means",
+    "nc3_self_duality",
+    "nc3_frobenius",
+    "unc3_duality",
+)
+"""Metrics that are 0 at an exact simplex, but positive for every sample."""
 
 
 class World:
-    """Distribution that the data sets are drawn from."""
+    """Distribution that the data sets are drawn from: `noise` is "normal" or "student"."""
 
-    def __init__(self) -> None:
+    def __init__(self, noise: str = "normal") -> None:
+        self.noise = noise
         rng = np.random.default_rng(1)
         classes = len(COUNTS)
         self.means = 1.5 * rng.normal(size=(classes, DIM)) + 0.5
@@ -38,10 +55,16 @@ class World:
     def draw(self, rng: np.random.Generator, counts: tuple[int, ...]) -> tuple[Array, Array]:
         """Draw features and labels."""
         parts = [
-            self.means[c] + rng.normal(size=(count, DIM)) @ self.factors[c].T
+            self.means[c] + self._noise(rng, count) @ self.factors[c].T
             for c, count in enumerate(counts)
         ]
         return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
+
+    def _noise(self, rng: np.random.Generator, count: int) -> Array:
+        """Draw noise with variance 1."""
+        if self.noise == "normal":
+            return rng.normal(size=(count, DIM))
+        return rng.standard_t(3, size=(count, DIM)) / math.sqrt(3)
 
     def truth(self) -> dict[str, float]:
         """Return the true values of the metrics."""
@@ -112,12 +135,17 @@ class World:
         return out
 
 
-def run(sets: int, groups: int, times: int) -> dict[str, dict[str, float]]:
-    """Return for each metric the truth, the coverage of its intervals, and how often it has one."""
-    world = World()
+def run(sets: int, groups: int, times: int, noise: str = "normal") -> dict[str, dict[str, float]]:
+    """Return for each metric the truth, the coverage of its intervals, and how often it has one.
+
+    Also how often a warning names the metric, and how often its interval is wrong without one.
+    """
+    world = World(noise)
     truth = world.truth()
     held = dict.fromkeys(truth, 0)
     given = dict.fromkeys(truth, 0)
+    warned = dict.fromkeys(truth, 0)
+    silent = dict.fromkeys(truth, 0)
     counts = tuple(times * count for count in COUNTS)
     widths: dict[str, list[float]] = {name: [] for name in truth}
     for seed in range(sets):
@@ -127,21 +155,47 @@ def run(sets: int, groups: int, times: int) -> dict[str, dict[str, float]]:
             intervals=groups,
         )
         intervals: Any = collapse.intervals
+        listed = " ".join(line for line in collapse.warnings if line.startswith("Heavy tails"))
+        named = set(re.findall(r"\w+", listed))
         for name, value in truth.items():
             if name in intervals:
                 low, high, _ = intervals[name]
                 given[name] += 1
                 held[name] += low <= value <= high
+                warned[name] += name in named
+                silent[name] += name not in named and not low <= value <= high
                 widths[name].append(high - low)
     return {
         name: {
             "truth": float(truth[name]),
             "coverage": held[name] / max(1, given[name]),
             "given": given[name] / sets,
+            "warned": warned[name] / max(1, given[name]),
+            "silent": silent[name] / sets,
             "half": float(np.mean(widths[name])) / 2 if widths[name] else math.nan,
         }
         for name in truth
     }
+
+
+def run_simplex(groups: int) -> dict[str, tuple[int, int, int]]:
+    """Return for each distance the number of data sets, of intervals, and of those without 0."""
+    counts = {name: [0, 0, 0] for name in DISTANCES}
+    for classes in (3, 4, 5, 10, 20):
+        dim = max(classes, DIM)
+        means = nclab.metrics.simplex_etf(classes, dim).numpy()
+        labels = np.repeat(np.arange(classes), 60)
+        for noise in (0.1, 0.5):
+            for seed in range(35):
+                rng = np.random.default_rng(1000 * classes + seed)
+                rows = means[labels] + noise * rng.normal(size=(len(labels), dim))
+                collapse = nclab.measure_features(rows, labels, means, intervals=groups)
+                intervals: Any = collapse.intervals
+                for name, row in counts.items():
+                    row[0] += 1
+                    row[1] += name in intervals
+                    row[2] += name in intervals and intervals[name].low > 0
+    return {name: (sets, given, wrong) for name, (sets, given, wrong) in counts.items()}
 
 
 def main() -> None:
@@ -150,13 +204,22 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=1000)
     parser.add_argument("--groups", type=int, default=10)
     parser.add_argument("--times", type=int, default=1, help="as many samples")
+    parser.add_argument("--noise", choices=["normal", "student"], default="normal")
+    parser.add_argument("--simplex", action="store_true", help="class means at an exact simplex")
     options = parser.parse_args()
     start = time.process_time()
-    print(f"{'metric':26} {'truth':>10} {'± on average':>13} {'coverage':>9} {'given':>6}")
-    for name, row in run(options.sets, options.groups, options.times).items():
+    if options.simplex:
+        print(f"{'metric':26} {'data sets':>10} {'intervals':>10} {'without 0':>10}")
+        for name, (sets, given, wrong) in run_simplex(options.groups).items():
+            print(f"{name:26} {sets:10} {given:10} {wrong:10}")
+        return
+    headings = ("truth", "± on average", "coverage", "given", "warned", "wrong, no warning")
+    print(f"{'metric':26} {' '.join(f'{heading:>12}' for heading in headings)}")
+    for name, row in run(options.sets, options.groups, options.times, options.noise).items():
+        numbers = [row[key] for key in ("coverage", "given", "warned", "silent")]
         print(
-            f"{name:26} {row['truth']:10.4g} {row['half']:13.2g} {row['coverage']:9.3f} "
-            f"{row['given']:6.3f}"
+            f"{name:26} {row['truth']:12.4g} {row['half']:12.2g} "
+            f"{' '.join(f'{number:12.3f}' for number in numbers)}"
         )
     samples = options.times * sum(COUNTS)
     print(f"{options.sets} data sets of {samples} samples, {time.process_time() - start:.0f} CPU s")

@@ -65,7 +65,7 @@ def command(
         ),
     ] = "default",
     intervals: Annotated[
-        bool, typer.Option("--intervals", help="Show every scalar with its 95 % interval.")
+        bool, typer.Option("--intervals", help="Show scalars with approximate 95 % intervals.")
     ] = False,
     shuffled_labels: Annotated[
         bool,

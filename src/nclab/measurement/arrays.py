@@ -75,9 +75,10 @@ def measure_features(
         class_names: names in the order of the class numbers, for tables and pictures. Labels may
             then be names as well.
         metrics: "all" adds the metrics of `nclab.metrics.catalogue.EXTRAS`; a list adds some.
-        intervals: add a 95 % interval to every scalar. The jackknife uses 10 random groups of
-            samples, or the number you pass. Costs about that many measurements, and memory for two
-            `ClassMoments` per group. See `nclab.measurement.resampling`.
+        intervals: add approximate 95 % intervals; `no_interval` has a reason for each scalar
+            without one, and a warning names those that heavy tails make too short. The jackknife
+            uses 10 random groups of samples, or the number you pass. Costs about that many
+            measurements, and memory for two `ClassMoments` per group.
         shuffled_labels: measure arrays a second time with shuffled labels, as a baseline.
 
     >>> import torch

@@ -1,9 +1,12 @@
-"""95 % intervals of all scalars, by a jackknife over groups of samples.
+"""Approximate 95 % intervals of scalars, by a jackknife over groups of samples.
 
 Samples are assigned to G random groups, class by class, so that every group has its share of each
 class. A value without group g comes from the merged statistics of the other groups; the second
 pass uses the means without g. So an interval describes new samples of the same classes in the same
 proportions, for the same trained network.
+
+The intervals are approximate: 95 % is their coverage for many samples without heavy tails.
+`benchmarks/interval_coverage.py` measures the coverage for few samples and for heavy tails.
 
 With intervals, a measurement does the work of its first pass twice and that of its second pass G
 times. It keeps up to 2 G `ClassMoments` in memory.
