@@ -26,7 +26,7 @@ class Paper:
     authors: str
     year: int
     symbols: Mapping[str, str] = field(default_factory=dict)
-    """Symbol of the paper -> symbol of nclab, where the two differ."""
+    """For symbols of the paper that nclab writes differently: the symbol in nclab."""
     parts: tuple[str, ...] = ()
     """Modules of the folder in reading and running order; unlisted modules follow."""
 

@@ -66,7 +66,7 @@ class Options:
     panel: str
     """Heading above the options in the help."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Path of a field -> name of its option, where the two names differ."""
+    """Names of options that differ from the names of their fields, by the path of the field."""
     exclude: Collection[str] = ()
     """Paths of fields that are no options."""
     several: tuple[str, ...] = ()
@@ -89,12 +89,12 @@ class Options:
         return _build(self.config, "", values, known)
 
     def axes(self) -> dict[str, tuple[Any, ...]]:
-        """Return the fields for which the user gave several values: path -> values."""
+        """Return the values of the fields for which the user gave several values, by path."""
         values = {option.path: self._values(option) for option in self.all()}
         return {path: several for path, several in values.items() if len(several) > 1}
 
     def changed(self) -> dict[str, str]:
-        """Return the fields whose value differs from the default: path -> flag."""
+        """Return the flags of the fields whose value differs from the default, by path."""
         return {
             option.path: option.flag
             for option in self.all()

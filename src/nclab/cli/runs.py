@@ -35,7 +35,7 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
     "min intra": lambda row: number(row["min_intra"], near=1.0),
     "why": lambda row: "; ".join(str(row[name]) for name in ("why", "problem") if row[name]),
 }
-"""Columns of the table: heading -> text from the row that `--json` prints."""
+"""Columns of the table by heading: functions that make the text from the row of `--json`."""
 WORDS = ("run", "kind", "state", "health", "why")
 """Columns of words, which are aligned left."""
 

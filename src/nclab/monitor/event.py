@@ -103,7 +103,7 @@ class Event:
     were in training mode. "loader": an exact measurement."""
     report: Report
     nonfinite: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Layer -> class -> number of features skipped because they held nan or infinity."""
+    """Number of features skipped because they held nan or infinity, by layer and class."""
     fired: frozenset[Key] = frozenset()
     """Identities of the alarms that were raised before on the same split."""
     alarms: tuple[Alarm, ...] = ()

@@ -20,7 +20,7 @@ except ImportError as error:
     raise MissingExtra("The Lightning callback", package="lightning") from error
 
 LOADERS = ("train", "val")
-"""Loaders of a trainer that can be measured exactly by name."""
+"""Names of a trainer's loaders that `exact` accepts."""
 
 
 class CollapseCallback(MonitorCallback, Callback):

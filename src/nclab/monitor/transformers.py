@@ -25,7 +25,7 @@ except ImportError as error:
     raise MissingExtra("The Transformers callback", package="transformers") from error
 
 DATA = ("train", "eval")
-"""Data of a trainer that can be measured exactly by name."""
+"""Names of a trainer's data that `exact` accepts."""
 STATE_FILE = "nclab_monitor.safetensors"
 """File with the monitor's state in each checkpoint folder."""
 

@@ -24,7 +24,7 @@ STATE = "state.json"
 MAX_DEPTH = 3
 """Number of levels of subfolders in which runs are searched."""
 MOMENT_COLUMNS = ("step", "epoch", "log_time", "source")
-"""Entries of a measurement that describe its moment in training."""
+"""Entries of a measurement that say when and how it was made."""
 _MAX_STATE_BYTES = 1 << 20
 
 

@@ -40,7 +40,7 @@ MEASURED = (
 )
 """Numbers of a row that come from the measurement of the last layer."""
 RENAMED = {"loss": "objective"}
-"""Option -> its name in a row, where a metric has the name of the option: `loss` is the measured
+"""Options that have another name in a row, because a metric has their name: `loss` is the measured
 cross-entropy, so the loss of the training is called `objective`."""
 TEST = "test"
 TEST_MEASURED = (
