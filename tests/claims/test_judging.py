@@ -246,6 +246,27 @@ def test_an_effect_at_its_margin_is_too_close_to_settle() -> None:
         assert finding.evidence.endswith("too close to the margin to settle")
 
 
+def test_no_number_of_seeds_is_given_if_half_a_step_keeps_whole_numbers_from_deciding() -> None:
+    """Judge the interval 12 to 15, widened by half a step, against the bound 15."""
+    counts = [12] * 20 + [15] * 12
+    steps = Part("steps", dict(enumerate(counts)), below=15.0, step=1.0)
+    finding = judge_effects([steps])
+    assert finding.numbers["interval"] == [11.5, 15.5]
+    assert finding.verdict is Verdict.UNDECIDED
+    assert "more_seeds" not in finding.numbers
+    assert finding.evidence.endswith("32 seeds)")
+    assert judge_effects([steps._replace(step=0.0)]).numbers["more_seeds"] == 1
+    # Nor do the parts whose number is known settle the claim.
+    both = judge_effects([steps, part(0.35, 1.0)])
+    assert both.verdict is Verdict.UNDECIDED
+    assert "more_seeds" not in both.numbers
+
+
+def test_whole_numbers_within_half_a_step_of_the_margin_are_too_close_to_settle() -> None:
+    depths = Part("depth", dict.fromkeys(range(8), 4.0), step=1.0)
+    assert judge_effects([depths], margin=3.75).numbers["more_seeds"] is None
+
+
 def settings(**counts: int) -> dict[str, Finding]:
     centres = {"up": 1.0, "down": -1.0, "unclear": 0.0}
     return {

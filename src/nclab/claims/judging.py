@@ -165,35 +165,45 @@ def with_readings(primary: Finding, readings: Mapping[str, Finding]) -> Finding:
 
 
 def further_seeds(effects: Sequence[Effect], one_is_enough: bool = False) -> int:
-    """Return how many more seeds would probably decide a claim; 0 if no effect is undecided."""
+    """Return how many more seeds would probably decide a claim.
+
+    Return 0 if no effect is undecided or if the number cannot be computed.
+    """
     deciding = [(effect.beyond(effect.estimate) > 0) is one_is_enough for effect in effects]
     corrected_for = len(effects) - sum(deciding) + 1
-    sufficient: list[int] = []
-    needed: list[int] = []
+    sufficient: list[float] = []
+    needed: list[float] = []
     for effect, is_enough in zip(effects, deciding, strict=True):
         if effect.verdict is Verdict.UNDECIDED:
             seeds = seeds_needed(effect, TAIL / corrected_for if is_enough else TAIL)
             (sufficient if is_enough else needed).append(max(seeds - effect.seeds, 1))
-    return min(sufficient) if sufficient else max(needed, default=0)
+    more = min(sufficient) if sufficient else max(needed, default=0)
+    return int(more) if math.isfinite(more) else 0
 
 
-def seeds_needed(effect: Effect, tail: float = TAIL) -> int:
+def seeds_needed(effect: Effect, tail: float = TAIL) -> float:
     """Return the number of seeds that would probably decide an effect of this size and spread.
 
     The median of n values has a standard error of about 1.25 standard deviations over the root
-    of n.
+    of n. The ends of an interval of whole numbers move in steps instead. If one of them lies within
+    half a step of the margin, the number is unknown, and infinity is returned.
     """
     fewest = math.ceil(-math.log2(tail))
     margin = effect.margin if effect.above is None or effect.below is None else 0.0
     edges = [edge for edge in (effect.above, effect.below) if edge is not None]
-    distance = min(
-        abs(effect.estimate - edge + sign * margin) for edge in edges for sign in (-1, 1)
-    )
-    if len(effect.values) < 2 or not (spread := stdev(effect.values)):
+    bounds = [edge + sign * margin for edge in edges for sign in (-1, 1)]
+    if len(effect.values) < 2:
         return fewest
-    distance -= effect.step / 2
+    half_step = effect.step / 2
+    distance = min(abs(effect.estimate - bound) for bound in bounds) - half_step
     if distance <= 0:
         return MOST_SEEDS + effect.seeds + 1
+    if not (spread := stdev(effect.values)):
+        return fewest
+    if half_step and effect.low is not None and effect.high is not None:
+        ends = effect.low + half_step, effect.high - half_step
+        if any(abs(end - bound) <= half_step for end in ends for bound in bounds):
+            return math.inf
     z = NormalDist().inv_cdf(1 - tail) + NormalDist().inv_cdf(POWER)
     return max(fewest, math.ceil(math.pi / 2 * (z * spread / distance) ** 2))
 
