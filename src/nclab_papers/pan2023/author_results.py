@@ -339,7 +339,7 @@ HELPS = "pan2023, Sec. 3.1.2 “BN allows the model to benefit positively from l
     beside=GROWS,
 )
 def grows(numbers: Numbers) -> Finding:
-    """Judge the slopes of min intra − max inter, the quantity of Figure 3.1."""
+    """Judge how much min intra − max inter, the quantity of Figure 3.1, grows with weight decay."""
     return judge_slopes(
         numbers["rows"],
         {"rise of min intra − max inter (centred features)": "degree_worst"},
@@ -356,7 +356,7 @@ def grows(numbers: Numbers) -> Finding:
     beside=GROWS,
 )
 def grows_on_average(numbers: Numbers) -> Finding:
-    """Judge the slopes of mean intra − mean inter."""
+    """Judge how much mean intra − mean inter grows per decade of weight decay."""
     return judge_slopes(
         numbers["rows"],
         {"rise of mean intra − mean inter (centred features)": "degree_mean"},
@@ -373,7 +373,7 @@ def grows_on_average(numbers: Numbers) -> Finding:
     beside=("pan2023/sec-3.1-norms-fall",),
 )
 def norms_fall(numbers: Numbers) -> Finding:
-    """Judge the negative slopes of both log-norms."""
+    """Judge how much log10 of each norm falls per decade of weight decay."""
     falls: dict[str, str | Value] = {
         f"fall of log10 {letter}": partial(_fall, name)
         for name, letter in (("alpha", "α"), ("beta", "β"))
@@ -389,7 +389,9 @@ def norms_fall(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.author_results.guaranteed",
 )
 def guarantee_grows(numbers: Numbers) -> Finding:
-    """Judge the slopes of the guaranteed share of the squared feature norm between classes."""
+    """Judge how much the share of the squared feature norm that is guaranteed to lie between
+    classes grows per decade of weight decay.
+    """
     share = {"rise of the guaranteed share between classes": "guaranteed_between"}
     return judge_slopes(numbers["rows"], share, COSINE_MARGIN)
 
