@@ -308,18 +308,21 @@ def _stance(rows: Sequence[Row], quantities: Mapping[str, str | Value], margin: 
     verdict = stance_of(slopes, margin)
     clauses = []
     for name, by_network in slopes.items():
-        listed = ", ".join(f"{slope:.3f} ({network})" for network, slope in by_network.items())
-        clauses.append(f"the {name} per decade of weight decay is {listed}")
-    evidence = f"{'; '.join(clauses)} (margin {margin:g}; one seed, so no interval)"
+        *most, last = [f"{slope:.3f} in {network}" for network, slope in by_network.items()]
+        listed = " and ".join([", ".join(most), last] if most else [last])
+        clauses.append(f"the {name} per decade of weight decay, which is {listed}")
+    reason = ", and by ".join(clauses)
+    answer = f"{_stand(verdict)} by {reason}"
+    evidence = f"{STANCES[verdict]} it by {reason} (margin {margin:g}; one seed, so no interval)"
     smallest = min(min(by_network.values()) for by_network in slopes.values())
     known = {"estimate": smallest, "margin": margin, "seeds": 1, "slopes": slopes}
-    return Finding(verdict, evidence, known, _answer(verdict, " and ".join(clauses)))
+    return Finding(verdict, evidence, known, answer)
 
 
-def _answer(verdict: Verdict, reason: str) -> str:
-    """Return the answer: whether the results support the sentence, and the numbers."""
+def _stand(verdict: Verdict) -> str:
+    """Return in words whether the results support a sentence."""
     results = "the author's results (ImageNet32; one seed, so they decide nothing)"
-    return f"{results} {STANCES[verdict]} this sentence: {reason}"
+    return f"{results} {STANCES[verdict]} this sentence"
 
 
 claimed = partial(claim, needs=NAME, figure=NAME)
@@ -414,7 +417,7 @@ def no_class_guaranteed(numbers: Numbers) -> Finding:
         f"{counts['thesis']}, nclab for {counts['nclab']}"
     )
     verdict = Verdict.OPPOSED if any(counts.values()) else Verdict.SUPPORTED
-    return Finding(verdict, evidence, counts, _answer(verdict, evidence))
+    return Finding(verdict, evidence, counts, f"{_stand(verdict)}: {evidence}")
 
 
 def _fall(name: str, row: Row) -> float:
