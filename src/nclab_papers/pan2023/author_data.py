@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nclab.claims.claim import OURS, Claim, Finding, Kind, Numbers, claim
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.paper import find_author_file
 from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.engine import LOCAL, Engine
