@@ -44,7 +44,9 @@ def results(name: str, numbers: dict[str, Any]) -> str:
     ]
     tables = [table for table in experiments()[name].tables(numbers) if isinstance(table, Table)]
     if judged:
-        tables.append(verdict_table(judged))
+        table = verdict_table(judged)
+        title = "What the results support; no verdicts" if numbers.get("published") else table.title
+        tables.append(table._replace(title=title))
     return "\n\n".join(
         [BEGIN_MARK, made_by(numbers), sizes(numbers), *shown, *map(as_markdown, tables), END_MARK]
     )

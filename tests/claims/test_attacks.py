@@ -97,7 +97,7 @@ def test_spoiled_numbers_change_the_verdict_on_a_result(name: str) -> None:
     claim = CLAIMS[name]
     numbers = IDEAL[claim.needs]
     verdict = claim.check(numbers=numbers).verdict
-    assert verdict in (Verdict.REPRODUCED, Verdict.HOLDS)
+    assert verdict in (Verdict.REPRODUCED, Verdict.HOLDS, Verdict.SUPPORTED)
     assert claim.judge(SPOILED[name](numbers)).verdict is not verdict
     assert claim.check().verdict is Verdict.OPEN
 

@@ -254,6 +254,11 @@ def test_an_effect_at_its_margin_is_too_close_to_settle() -> None:
         assert finding.evidence.endswith("too close to the margin to settle")
 
 
+def test_whole_numbers_within_half_a_step_of_the_margin_are_too_close_to_settle() -> None:
+    depths = Part("depth", dict.fromkeys(range(8), 4.0), step=1.0)
+    assert judge_effects([depths], margin=3.75).numbers["more_seeds"] is None
+
+
 def settings(**counts: int) -> dict[str, Finding]:
     centres = {"up": 1.0, "down": -1.0, "unclear": 0.0}
     return {

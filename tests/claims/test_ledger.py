@@ -10,7 +10,15 @@ import pytest
 
 from nclab.claims import evidence
 from nclab.claims.claim import Claim, Finding, Kind, Verdict
-from nclab.claims.ledger import describe_relation, effective_verdict, find, judge_all, relation
+from nclab.claims.evidence import best_evidence
+from nclab.claims.ledger import (
+    describe_relation,
+    effective_verdict,
+    find,
+    judge,
+    judge_all,
+    relation,
+)
 from nclab.claims.registry import claims as all_claims
 from nclab.claims.registry import errata, papers
 from nclab.errors import NclabError
@@ -119,7 +127,8 @@ def test_every_result_has_estimate_interval_margin_seeds_and_size(
     monkeypatch.setattr(evidence, "read_evidence", IDEAL.get)
     for row in judge_all(ids=[name for name in CLAIMS if name not in CHECKED]):
         assert row["size"], row["id"]
-        if row["verdict"] not in ("open", "holds"):  # what holds is a bound that nothing broke
+        # What holds is a bound that nothing broke; what supports or opposes has one seed.
+        if row["verdict"] not in ("open", "holds", "supported", "opposed"):
             for key in ("estimate", "interval", "margin", "seeds", "effects"):
                 assert key in row["numbers"], (row["id"], key)
 
@@ -322,3 +331,34 @@ def test_only_a_similar_id_is_suggested() -> None:
             find([nothing])
         assert "Did you mean" not in str(refused.value)
         assert "pan2023" in str(refused.value)
+
+
+def test_published_results_stand_beside_a_verdict_and_do_not_change_it() -> None:
+    claim = CLAIMS["pan2023/sec-3.1-grows"]
+    row = judge(claim, None)
+    recorded = claim.check(numbers=best_evidence(claim.needs))
+    assert row["verdict"] == recorded.verdict.value
+    assert {other["id"]: other["verdict"] for other in row["beside"]} == {
+        "findings/author-results-grows": "opposed",
+        "findings/author-results-grows-on-average": "supported",
+    }
+    assert all(other["answer"] in row["answer"] for other in row["beside"])
+    assert "one seed, so they decide nothing" in row["answer"]
+
+
+def test_only_findings_of_ours_support_or_oppose_and_stand_beside_claims_of_papers() -> None:
+    words = (Verdict.SUPPORTED, Verdict.OPPOSED)
+    rows = judge_all(ids=["findings/author", "pan2023/sec-3", "pan2023/conjecture"])
+    assert all(row["ours"] for row in rows if row["verdict"] in words)
+    beside = {name for claim in all_claims() if claim.ours for name in claim.beside}
+    assert beside <= {claim.id for claim in all_claims() if not claim.ours}
+    assert not any(claim.beside for claim in all_claims() if not claim.ours)
+
+
+def test_findings_on_the_authors_files_have_every_field_of_a_card() -> None:
+    rows = judge_all(ids=["findings/author"])
+    assert len(rows) == 32
+    for row in rows:
+        assert row["quote"] == row["text"]
+        assert row["answer"].endswith((".", ")"))
+        assert row["command"].endswith(" --author-data FOLDER")

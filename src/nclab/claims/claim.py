@@ -25,6 +25,10 @@ class Verdict(StrEnum):
     lies on the other side, without effect if it lies inside the margins, and otherwise undecided.
     It depends if the source leaves a choice open and different choices give different verdicts.
     A claim that nobody has measured at the size of its source is open.
+
+    Supported and opposed are not verdicts on a paper: published results of the author with one
+    seed support or oppose the sentence; they decide nothing. If they are mixed, the finding is
+    undecided.
     """
 
     HOLDS = "holds"
@@ -34,6 +38,8 @@ class Verdict(StrEnum):
     CONTRADICTED = "contradicted"
     NO_EFFECT = "no effect"
     DEPENDS = "depends"
+    SUPPORTED = "supported"
+    OPPOSED = "opposed"
     UNDECIDED = "undecided"
     OPEN = "open"
 
@@ -56,6 +62,8 @@ MARKS_AND_TONES = {
     Verdict.CONTRADICTED: ("✗", "bad"),
     Verdict.NO_EFFECT: ("○", "bad"),
     Verdict.DEPENDS: ("±", "fair"),
+    Verdict.SUPPORTED: ("+", "open"),
+    Verdict.OPPOSED: ("−", "open"),
     Verdict.UNDECIDED: ("~", "open"),
     Verdict.OPEN: ("?", "open"),
 }
@@ -140,6 +148,9 @@ class Claim:
     """Dotted path of the function that computes the quantity of the claim."""
     figure: str = ""
     """File name of the picture that shows the claim, without suffix."""
+    beside: tuple[str, ...] = ()
+    """Ids of the paper's claims that show this finding beside their verdict, which it does not
+    change."""
 
     @property
     def paper(self) -> str:
@@ -215,6 +226,7 @@ def claim(
     needs: str = "",
     code: str = "",
     figure: str = "",
+    beside: tuple[str, ...] = (),
 ) -> Callable[[Judge], Claim]:
     """Return a decorator that turns a judge into a claim of the same name.
 
@@ -225,4 +237,4 @@ def claim(
     >>> two_and_two.check().verdict.value
     'holds'
     """
-    return lambda judge: Claim(id, kind, text, source, judge, gather, needs, code, figure)
+    return lambda judge: Claim(id, kind, text, source, judge, gather, needs, code, figure, beside)

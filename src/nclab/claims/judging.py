@@ -170,11 +170,14 @@ def with_readings(primary: Finding, readings: Mapping[str, Finding]) -> Finding:
 
 
 def further_seeds(effects: Sequence[Effect], one_is_enough: bool = False) -> int:
-    """Return how many more seeds would probably decide a claim; 0 if no effect is undecided."""
+    """Return how many more seeds would probably decide a claim.
+
+    Return 0 if no effect is undecided or if the number cannot be computed.
+    """
     deciding = [(effect.beyond(effect.estimate) > 0) is one_is_enough for effect in effects]
     corrected_for = len(effects) - sum(deciding) + 1
-    sufficient: list[int] = []
-    needed: list[int] = []
+    sufficient: list[float] = []
+    needed: list[float] = []
     for effect, is_enough in zip(effects, deciding, strict=True):
         if effect.verdict is Verdict.UNDECIDED:
             seeds = seeds_needed(effect, TAIL / corrected_for if is_enough else TAIL)

@@ -88,8 +88,7 @@ def judge(
     evidence = best_evidence(claim.needs)
     if evidence is None:
         is_full_size = local is not None and local.get("preset") == "paper"
-        command = f"nclab reproduce {claim.needs} --preset paper"
-        command = "nclab claims --fresh" if is_full_size else command
+        command = "nclab claims --fresh" if is_full_size else paper_command(claim.needs)
         known = Finding(Verdict.OPEN, f"nothing is recorded; run `{command}`", {})
     else:
         known = claim.check(numbers=evidence)
@@ -161,7 +160,34 @@ def command_of(claim: Claim, numbers: Numbers | None = None) -> str:
         return f"nclab claims {claim.id} --preset paper"
     manifest = (numbers or {}).get("manifest")
     recorded = manifest.get("command") if isinstance(manifest, dict) else None
-    return str(recorded or f"nclab reproduce {claim.needs} --preset paper")
+    return str(recorded or paper_command(claim.needs))
+
+
+def paper_command(experiment: str) -> str:
+    """Return the command that runs an experiment at the size of its source.
+
+    >>> paper_command("pan2023_author_results")
+    'nclab reproduce pan2023_author_results --preset paper --author-data FOLDER'
+    """
+    needs_files = hasattr(registry.experiments()[experiment], "REPOSITORY")
+    command = f"nclab reproduce {experiment} --preset paper"
+    return f"{command} --author-data FOLDER" if needs_files else command
+
+
+def shown_beside(claim: Claim) -> list[dict[str, Any]]:
+    """Return the recorded findings that are shown beside the verdict on a claim.
+
+    >>> [finding["verdict"] for finding in shown_beside(*find(["pan2023/sec-3.1-norms-fall"]))]
+    ['undecided']
+    """
+    rows = []
+    for other in registry.claims():
+        evidence = best_evidence(other.needs) if claim.id in other.beside else None
+        if evidence is not None:
+            finding = other.check(numbers=evidence)
+            verdict, answer = finding.verdict.value, finding.sentence
+            rows.append({"id": other.id, "verdict": verdict, "answer": answer})
+    return rows
 
 
 def hours_per_seed(numbers: Numbers | None) -> float | None:
@@ -212,8 +238,11 @@ def _row(claim: Claim, finding: Finding, numbers: Numbers | None) -> dict[str, A
     if finding.verdict is Verdict.UNDECIDED and "more_seeds" in found:
         hours = hours_per_seed(numbers)
         row["answer"] += f" {describe_cost(found['more_seeds'], hours)}"
+    beside = shown_beside(claim)
+    row["answer"] = " ".join([row["answer"], *(other["answer"] for other in beside)])
     return {
         **row,
+        "beside": beside,
         **{key: found.get(key) for key in HEADLINE if claim.empirical},
         "readings": list(found.get("readings", ())),
         "command": command_of(claim, numbers),

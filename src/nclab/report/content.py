@@ -36,6 +36,7 @@ from nclab.text import counted
 PICTURE = ".picture.json"
 IMAGES = (".svg", ".png", ".pdf")
 _CLAIM_TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict", "mark", "tone", "size")
+_BESIDE_TEXTS = ("id", "verdict", "answer")
 _HERE_TEXTS = ("verdict", "evidence", "size", "relation", "says")
 _ERRATUM_TEXTS = ("where", "printed", "correct", "why", "confidence")
 _OUR_PREFIX = "findings/"
@@ -206,6 +207,12 @@ def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
         links = row.get("links")
         claim["links"] = _texts(links, tuple(links)) if isinstance(links, dict) else {}
         claim["ours"] = row.get("ours", row["id"].startswith(_OUR_PREFIX)) is True
+        beside = row.get("beside")
+        claim["beside"] = [
+            _texts(other, _BESIDE_TEXTS)
+            for other in (beside if isinstance(beside, list) else ())
+            if isinstance(other, dict)
+        ]
         claim["here"] = None
         if isinstance(row.get("here"), dict):
             here = _texts(row["here"], _HERE_TEXTS)

@@ -351,7 +351,17 @@ def _judge_settings(
     above: float | None = None,
     below: float | None = None,
 ) -> Finding:
-    """Judge curves in every setting, which is a size of the start and a window."""
+    """Judge the curves of every setting; return the verdict over all settings.
+
+    A setting is a scale of the starting point and a window of steps. The paper states neither.
+
+    Args:
+        curves: setting -> quantity -> value by seed, such as a slope.
+        quantity: what the values are, such as "power of t".
+        answer: words before the list of verdicts by setting.
+        above: value that all values should exceed.
+        below: value that all values should stay below.
+    """
     findings = {
         setting: judge_effects(
             [
@@ -445,7 +455,13 @@ def sec_5_3_slow(numbers: Numbers) -> Finding:
 
 
 def _flow_rates(numbers: Numbers, *, names: Sequence[str], claimed: float, near: float) -> Finding:
-    """Judge whether curves of the flow fall like a power of log t in the end."""
+    """Judge whether quantities fall like a power of log t at the end of the gradient flow.
+
+    Args:
+        names: quantities, each of which is a part of the claim.
+        claimed: the power of log t according to the claim.
+        near: largest difference between the fitted and the claimed power.
+    """
     slopes = flow_slopes(numbers, names)
     parts = [
         Part(

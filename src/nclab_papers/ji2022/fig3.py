@@ -261,7 +261,7 @@ def _net_fall_part(seeds: Seeds, name: str) -> Part:
 
 
 def _ends_small(seeds: Seeds, names: Sequence[str]) -> list[Part]:
-    """Return the quantities at the end, which the paper says are below its small value."""
+    """Return parts that claim that quantities are below `SMALL` at the end of training."""
     return [
         Part(
             f"quantity {COLUMNS[QUANTITIES.index(name)]} at the end",

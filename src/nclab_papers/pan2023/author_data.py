@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nclab.claims.claim import OURS, Claim, Finding, Kind, Numbers, claim
-from nclab.claims.judging import Part, judge_effects
+from nclab.claims.effects import Part
+from nclab.claims.judging import judge_effects
 from nclab.claims.paper import find_author_file
 from nclab.claims.tables import Column, Row, Table, summarise
 from nclab.engine import LOCAL, Engine
@@ -268,7 +269,7 @@ def _of_later(name: str, text: str, original: Claim) -> Callable[[Callable[..., 
     fig31.only_affine,
 )
 def later_only_with_norm(numbers: Numbers) -> Finding:
-    """Judge as in Figure 3.1, with batch norm before the classifier as affine batch norm."""
+    """Judge as in Figure 3.1; batch norm before the classifier takes the place of affine."""
     return fig31.only_affine.judge(of_design(numbers, "later"))
 
 
@@ -278,7 +279,7 @@ def later_only_with_norm(numbers: Numbers) -> Finding:
     fig31.grows,
 )
 def later_grows(numbers: Numbers) -> Finding:
-    """Compare neighbouring weight decays, as in Figure 3.1."""
+    """Judge how much collapse grows per decade of weight decay, as in Figure 3.1."""
     return fig31.grows.judge(of_design(numbers, "later"))
 
 
@@ -288,10 +289,11 @@ def later_grows(numbers: Numbers) -> Finding:
     fig31.norm_helps_decay,
 )
 def later_norm_helps_decay(numbers: Numbers) -> Finding:
-    """Judge the slope of collapse over the logarithm of weight decay."""
+    """Judge how much collapse grows per decade of weight decay."""
     rows: list[Row] = of_design(numbers, "later")["rows"]
     slopes = trained.decade_slopes(rows, trained.degree, norm="affine")
-    part = Part("slope a decade, batch norm before the classifier", slopes)
+    name = "slope of collapse with batch norm before the classifier"
+    part = Part(name, slopes, unit="per decade of weight decay")
     return judge_effects([part], margin=trained.COSINE_MARGIN)
 
 
@@ -301,5 +303,5 @@ def later_norm_helps_decay(numbers: Numbers) -> Finding:
     fig31.falls_without_norm,
 )
 def later_falls_without_norm(numbers: Numbers) -> Finding:
-    """Judge the negative slope of collapse, as in Figure 3.1."""
+    """Judge how much collapse falls per decade of weight decay, as in Figure 3.1."""
     return fig31.falls_without_norm.judge(of_design(numbers, "later"))

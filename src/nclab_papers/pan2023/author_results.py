@@ -1,7 +1,7 @@
 """The author's 21 published results on ImageNet32, and what their norms and losses guarantee.
 
 There are three networks and seven weight decays with one seed each. One seed has no interval, so
-the results support a sentence of the thesis or oppose it, and do not decide it.
+the results support a sentence of the thesis or oppose it, or are mixed; they do not decide it.
 
 The guarantee is a bound on the share of the squared norm of the centred features that lies between
 classes. It holds whatever the bias of the classifier, which is not published, if all classes have
@@ -15,7 +15,7 @@ import csv
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from nclab.claims.claim import OURS, Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.judging import with_readings
 from nclab.claims.paper import find_author_file
 from nclab.claims.pictures import Line, line_panel
 from nclab.claims.tables import Column, Row, Table, Value, group, list_rows
 from nclab.engine import LOCAL, Engine
 from nclab.errors import MissingData
 from nclab.figures.picture import Panel, Picture
-from nclab.text import number
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.count_aware import count_aware_bounds
 from nclab_papers.pan2023.author_data import REPOSITORY
@@ -51,14 +51,18 @@ FIELDS = {
     "alpha": r"^Norm Quadratic Average: (\S+)$",
 }
 """Number of a result -> its line in a text file; the first match is that of the last layer."""
-OTHER_DECAYS = {"without 0.01": 1e-2, "without 0.0001, as in the author's figure": 1e-4}
-"""Readings of the slopes that leave out one weight decay. The thesis speaks of converged networks;
-the accuracies are not published, and at 0.01 the losses are largest."""
-STANCES = {
-    Verdict.HOLDS: "support it",
-    Verdict.REFUTED: "oppose it",
-    Verdict.UNDECIDED: "are mixed",
+OTHER_DECAYS = {
+    "0.01 is left out": 1e-2,
+    "0.0001 is left out, as in the author's figure": 1e-4,
 }
+"""Other readings of the slopes -> weight decay that they leave out. The thesis speaks of converged
+networks; the accuracies are not published, and at 0.01 the losses are largest."""
+STANCES = {
+    Verdict.SUPPORTED: "support",
+    Verdict.OPPOSED: "oppose",
+    Verdict.UNDECIDED: "are mixed on",
+}
+"""Verb of the sentence that says what the results mean for a claim."""
 READINGS = {
     "degree_worst": "worst class and pair",
     "degree_most": "95 % of classes and pairs",
@@ -68,7 +72,8 @@ READINGS = {
 DEGREE_RANGE = (-0.65, 1.05)
 """Vertical axis of the degrees of collapse."""
 LOG_NORM_MARGIN = 0.01
-"""Smallest slope of interest of the logarithm of a norm, as for the thesis's networks."""
+"""Smallest change of log10 of a norm per decade of weight decay that is of interest, as for the
+thesis's networks."""
 
 
 @dataclass(frozen=True)
@@ -258,19 +263,19 @@ def _networks(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
 def stance_of(quantities: Mapping[str, Mapping[str, float]], margin: float) -> Verdict:
     """Return whether the results support a sentence that says that quantities rise.
 
-    They support it (holds) if every slope of every network is above the margin. They oppose it
-    (refuted) if some quantity has all its slopes below minus the margin. Otherwise they are mixed
-    (undecided).
+    They support it if every slope of every network is above the margin. They oppose it if some
+    quantity has all its slopes below minus the margin. Otherwise they are mixed, and the finding is
+    undecided.
 
     >>> stance_of({"q": {"a": 0.1, "b": 0.2}}, 0.01).value
-    'holds'
+    'supported'
     >>> stance_of({"q": {"a": 0.1, "b": -0.2}}, 0.01).value
     'undecided'
     """
     slopes = [list(by_network.values()) for by_network in quantities.values()]
     if min(map(min, slopes)) > margin:
-        return Verdict.HOLDS
-    return Verdict.REFUTED if min(map(max, slopes)) < -margin else Verdict.UNDECIDED
+        return Verdict.SUPPORTED
+    return Verdict.OPPOSED if min(map(max, slopes)) < -margin else Verdict.UNDECIDED
 
 
 def judge_slopes(
@@ -279,31 +284,51 @@ def judge_slopes(
     """Judge the slopes of quantities over all published weight decays, and over fewer of them.
 
     Args:
-        quantities: name of a quantity -> field of a row or function of a row.
+        quantities: what should be above 0, per decade of weight decay, such as "fall of log10 α"
+            -> field of a row, or function of a row, whose slope this is.
     """
+    found = _stance(rows, quantities, margin)
+    others = {
+        f"weight decay {reading}": _stance(
+            [row for row in rows if row["weight_decay"] != left_out], quantities, margin
+        )
+        for reading, left_out in OTHER_DECAYS.items()
+    }
+    differing = [
+        f"{STANCES[other.verdict]} it if {reading}"
+        for reading, other in others.items()
+        if other.verdict is not found.verdict
+    ]
+    return replace(with_readings(found, others), answer="; they ".join([found.answer, *differing]))
+
+
+def _stance(rows: Sequence[Row], quantities: Mapping[str, str | Value], margin: float) -> Finding:
+    """Return whether some of the published results support a sentence, with the slopes."""
     slopes = {name: slopes_of(rows, value) for name, value in quantities.items()}
     verdict = stance_of(slopes, margin)
-    others = {}
-    for reading, left_out in OTHER_DECAYS.items():
-        kept = [row for row in rows if row["weight_decay"] != left_out]
-        some = {name: slopes_of(kept, value) for name, value in quantities.items()}
-        others[reading] = STANCES[stance_of(some, margin)]
-    parts = [
-        f"{name}: {', '.join(f'{number(slope)} ({net})' for net, slope in by_network.items())}"
-        for name, by_network in slopes.items()
-    ]
-    readings = "; ".join(f"{reading}, they {stance}" for reading, stance in others.items())
-    evidence = (
-        f"the author's results {STANCES[verdict]}: slope a decade of weight decay, "
-        f"{'; '.join(parts)} (margin {margin:g}; one seed, so no interval); {readings}"
-    )
+    clauses = []
+    for name, by_network in slopes.items():
+        *most, last = [f"{slope:.3f} in {network}" for network, slope in by_network.items()]
+        listed = " and ".join([", ".join(most), last] if most else [last])
+        clauses.append(f"the {name} per decade of weight decay, which is {listed}")
+    reason = ", and by ".join(clauses)
+    answer = f"{_stand(verdict)} by {reason}"
+    evidence = f"{STANCES[verdict]} it by {reason} (margin {margin:g}; one seed, so no interval)"
     smallest = min(min(by_network.values()) for by_network in slopes.values())
-    known = {"estimate": smallest, "margin": margin, "slopes": slopes, "other_decays": others}
-    return Finding(verdict, evidence, known)
+    known = {"estimate": smallest, "margin": margin, "seeds": 1, "slopes": slopes}
+    return Finding(verdict, evidence, known, answer)
+
+
+def _stand(verdict: Verdict) -> str:
+    """Return in words whether the results support a sentence."""
+    results = "the author's results (ImageNet32; one seed, so they decide nothing)"
+    return f"{results} {STANCES[verdict]} this sentence"
 
 
 claimed = partial(claim, needs=NAME, figure=NAME)
 SLOPE = "nclab_papers.pan2023.author_results.slope_per_decade"
+GROWS = ("pan2023/sec-3.1-grows", "pan2023/sec-3.1-norm-helps-decay")
+"""Claims of the thesis that say that collapse grows with weight decay."""
 HELPS = "pan2023, Sec. 3.1.2 “BN allows the model to benefit positively from larger weight decay”"
 
 
@@ -314,10 +339,15 @@ HELPS = "pan2023, Sec. 3.1.2 “BN allows the model to benefit positively from l
     "collapse more.",
     HELPS,
     code=SLOPE,
+    beside=GROWS,
 )
 def grows(numbers: Numbers) -> Finding:
-    """Judge the slopes of min intra − max inter, the quantity of Figure 3.1."""
-    return judge_slopes(numbers["rows"], {"min intra − max inter": "degree_worst"}, COSINE_MARGIN)
+    """Judge how much min intra − max inter, the quantity of Figure 3.1, grows with weight decay."""
+    return judge_slopes(
+        numbers["rows"],
+        {"rise of min intra − max inter (centred features)": "degree_worst"},
+        COSINE_MARGIN,
+    )
 
 
 @claimed(
@@ -326,10 +356,15 @@ def grows(numbers: Numbers) -> Finding:
     "Author's results: with larger weight decay, classes collapse more on average.",
     HELPS,
     code=SLOPE,
+    beside=GROWS,
 )
 def grows_on_average(numbers: Numbers) -> Finding:
-    """Judge the slopes of mean intra − mean inter."""
-    return judge_slopes(numbers["rows"], {"mean intra − mean inter": "degree_mean"}, COSINE_MARGIN)
+    """Judge how much mean intra − mean inter grows per decade of weight decay."""
+    return judge_slopes(
+        numbers["rows"],
+        {"rise of mean intra − mean inter (centred features)": "degree_mean"},
+        COSINE_MARGIN,
+    )
 
 
 @claimed(
@@ -338,9 +373,10 @@ def grows_on_average(numbers: Numbers) -> Finding:
     "Author's results: larger weight decay makes feature norm and classifier norm smaller.",
     "pan2023, Sec. 3.1.2 “larger weight decay results in small feature and weight norms”",
     code=SLOPE,
+    beside=("pan2023/sec-3.1-norms-fall",),
 )
 def norms_fall(numbers: Numbers) -> Finding:
-    """Judge the negative slopes of both log-norms."""
+    """Judge how much log10 of each norm falls per decade of weight decay."""
     falls: dict[str, str | Value] = {
         f"fall of log10 {letter}": partial(_fall, name)
         for name, letter in (("alpha", "α"), ("beta", "β"))
@@ -356,8 +392,10 @@ def norms_fall(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.author_results.guaranteed",
 )
 def guarantee_grows(numbers: Numbers) -> Finding:
-    """Judge the slopes of the guaranteed share of the squared feature norm between classes."""
-    share = {"guaranteed share between classes": "guaranteed_between"}
+    """Judge how much the share of the squared feature norm that is guaranteed to lie between
+    classes grows per decade of weight decay.
+    """
+    share = {"rise of the guaranteed share between classes": "guaranteed_between"}
     return judge_slopes(numbers["rows"], share, COSINE_MARGIN)
 
 
@@ -378,8 +416,8 @@ def no_class_guaranteed(numbers: Numbers) -> Finding:
         f"of {len(numbers['rows'])} networks, the thesis guarantees a cosine for "
         f"{counts['thesis']}, nclab for {counts['nclab']}"
     )
-    verdict = Verdict.REFUTED if any(counts.values()) else Verdict.HOLDS
-    return Finding(verdict, evidence, counts)
+    verdict = Verdict.OPPOSED if any(counts.values()) else Verdict.SUPPORTED
+    return Finding(verdict, evidence, counts, f"{_stand(verdict)}: {evidence}")
 
 
 def _fall(name: str, row: Row) -> float:

@@ -293,11 +293,16 @@ def _smallest_e(
 
 
 def judged(name: str, data: trained.Data, numbers: Numbers) -> Finding:
-    """Judge whether e is below `SMALL` at both depths, for networks of accuracy 0.99 or more.
+    """Judge a conjecture: its smallest e must be below `SMALL` at every depth.
 
-    Another reading counts only networks with accuracy 1. A setting without converged networks
-    leaves the conjecture undecided. A conjecture about every network and data set cannot be proved
-    this way.
+    Networks count if their training accuracy is at least 0.99; another reading requires 1. A depth
+    at which no network counts leaves the conjecture undecided. These networks can contradict a
+    conjecture about all networks, but not prove it.
+
+    Args:
+        name: number of the conjecture in the thesis, such as 3.1.1.
+        data: data set on which the conjecture is tested.
+        numbers: smallest e by conjecture, data set, depth, reading and seed.
     """
     places = [place for place in numbers["config"]["places"] if place["data"] == data]
     findings = {}

@@ -21,7 +21,10 @@ from nclab.training.models.mlp import Norm
 from nclab_papers.pan2023 import networks as trained
 
 SIGNIFICANT = 0.75
-"""Degree of collapse called significant, as a share of that of a simplex, 1 + 1/(C-1)."""
+"""Smallest degree of collapse that counts as significant, if full collapse has degree 1.
+
+Full collapse is a simplex, where min intra − max inter is 1 + 1/(C-1). The thesis gives no
+number."""
 IN_WORDS: dict[Norm, str] = {
     "affine": "with affine batch norm",
     "plain": "with plain batch norm",
@@ -129,7 +132,7 @@ def converges(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.1.2 “fails to converge when”",
 )
 def fails_without_norm(numbers: Numbers) -> Finding:
-    """Count the seeds in which all networks that are expected to fail do fail."""
+    """Count the seeds in which all networks without batch norm fail above weight decay 5e-3."""
     rows = [row for row in numbers["rows"] if _is_expected_to_fail(row)]
     share = _in_every("no such network converges", rows, converged=False)
     return judge_effects([share])
@@ -143,8 +146,10 @@ def fails_without_norm(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.networks.degree",
 )
 def only_affine(numbers: Numbers) -> Finding:
-    """Require that only affine batch norm reaches 3/4 of the collapse of a simplex, and not at the
-    smallest weight decay.
+    """Require significant collapse with affine batch norm, and nowhere else.
+
+    Collapse must exceed `SIGNIFICANT` at some weight decay with affine batch norm. It must stay
+    below at the smallest weight decay, and at every weight decay with other kinds of batch norm.
     """
     bars = {f"the bar is {bar:g}": _reaches(numbers, bar=bar) for bar in OTHER_BARS}
     return trained.with_centred(_reaches, numbers, bars)
@@ -191,9 +196,9 @@ def _reaches(numbers: Numbers, *, bar: float = SIGNIFICANT) -> Finding:
     code="nclab_papers.pan2023.networks.degree",
 )
 def grows(numbers: Numbers) -> Finding:
-    """Judge the slope of collapse over the logarithm of weight decay, of converged networks.
+    """Judge how much collapse grows per decade of weight decay, in converged networks.
 
-    Another reading asks for growth from each weight decay to the next.
+    Another reading requires growth from each weight decay to the next larger one.
     """
     rows = numbers["rows"]
     affine = {
@@ -259,7 +264,7 @@ def _affine_minus_plain(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.networks.degree",
 )
 def falls_without_norm(numbers: Numbers) -> Finding:
-    """Judge the slope of collapse over the logarithm of weight decay, without batch norm."""
+    """Judge how much collapse falls per decade of weight decay, without batch norm."""
     return trained.with_centred(partial(_slopes, norms=("none",), falls=True), numbers)
 
 
@@ -271,7 +276,7 @@ def falls_without_norm(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.networks.degree",
 )
 def norm_helps_decay(numbers: Numbers) -> Finding:
-    """Judge the slopes of collapse over the logarithm of weight decay for both batch norms."""
+    """Judge how much collapse grows per decade of weight decay, for both kinds of batch norm."""
     return trained.with_centred(partial(_slopes, norms=("affine", "plain")), numbers)
 
 

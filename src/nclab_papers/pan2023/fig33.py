@@ -26,9 +26,12 @@ from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab_papers.pan2023 import networks as trained
 
 EPSILONS = (0.005, 0.01, 0.05)
-"""Errors of the nearest class centre at which the effective depth is computed."""
+"""Largest errors that a layer may have to count for the effective depth.
+
+The effective depth is the first layer whose features the nearest class mean classifies with at most
+this share of errors."""
 FEW_EXCEPTIONS = 0.9
-"""Share of steps that "very few exceptions" requires: one step in ten may fall."""
+"""Smallest share of cases in which the thesis's "with very few exceptions" counts as true."""
 EARLY = 0.5
 """Share of the layers that count as early."""
 LAYER = 0.5
@@ -184,14 +187,15 @@ def of_converged(rows: Iterable[Row], runs: Iterable[Row]) -> list[Row]:
 def _along_layers(
     numbers: Numbers, *, value: Callable[[Row], float], fields: Sequence[str]
 ) -> Finding:
-    """Judge two shares per seed, over the layers of all its converged networks.
+    """Judge whether a quantity rises from layer to layer, in the converged networks of each seed.
 
-    The first is the share of steps between layers that do not fall. The second is the share of
-    networks whose last layer is at least 0.01 above the first; without it, a constant would pass.
+    Two shares must exceed `FEW_EXCEPTIONS`: that of the steps to the next layer at which the
+    quantity does not fall, and that of the networks whose last layer exceeds the first by more
+    than 0.01. Without the second share, a constant would pass.
 
     Args:
-        value: quantity of a layer that rises according to the thesis.
-        fields: fields of a layer that `value` reads.
+        value: function that reads the quantity from a layer.
+        fields: fields of a layer that `value` needs; networks without them are skipped.
     """
     networks, skipped = _measured(numbers, *fields)
     steps: dict[int, list[bool]] = {}
@@ -307,7 +311,7 @@ gap_rises = claimed(
     code="nclab.metrics.nc4_nearest_center.effective_depth",
 )
 def depth_falls(numbers: Numbers) -> Finding:
-    """Judge the slope of the effective depth over the logarithm of weight decay."""
+    """Judge how much the effective depth falls per decade of weight decay."""
     slopes = trained.decade_slopes(_depths_of(numbers), lambda row: float(row["depth"]))
     unit = "layers per decade of weight decay"
     return judge_effects(

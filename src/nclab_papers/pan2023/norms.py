@@ -168,7 +168,7 @@ claimed = partial(claim, needs="pan2023_norms", figure="pan2023_norms")
     code="nclab_papers.pan2023.networks.decade_slopes",
 )
 def norms_fall(numbers: Numbers) -> Finding:
-    """Require that both norms fall: negative slopes of log10(norm) over log10(weight decay)."""
+    """Judge how much log10 of each norm falls per decade of weight decay."""
     parts = []
     for name, label in (("alpha", "feature norm"), ("beta", "classifier norm")):
         known = [row for row in numbers["rows"] if row[name] is not None]

@@ -154,7 +154,12 @@ def slopes(
 
 
 def within(name: str, values: BySeed, reach: float) -> Part:
-    """Return the part that a difference lies between `-reach` and `reach`."""
+    """Return a part that claims that a difference lies between `-reach` and `reach`.
+
+    Args:
+        name: what differs, in words.
+        values: difference by seed.
+    """
     return Part(name, values, above=-reach, below=reach)
 
 

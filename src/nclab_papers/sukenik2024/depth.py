@@ -248,7 +248,13 @@ def deep(numbers: Numbers, least: int, **match: Any) -> list[Row]:
 
 
 def above_half(event: str, rows: Sequence[Row], happened: Any) -> Part:
-    """Return by seed the share of the runs in which an event happens, claimed above one half."""
+    """Return a part that claims that an event happens in more than half of the runs.
+
+    Args:
+        event: the event as a clause, such as "runs end below the simplex ETF".
+        rows: runs of all seeds.
+        happened: function from a run to whether the event happened.
+    """
     shares = study.averaged(study.by_cell(rows, happened, *CELL))
     return Part(event, shares, above=0.5, unit="%")
 

@@ -270,7 +270,7 @@ def reversed_networks(count: int) -> dict[str, Any]:
 @pytest.mark.parametrize("count", range(4))
 def test_results_support_a_sentence_only_if_all_networks_do(count: int) -> None:
     finding = author_results.grows.judge(reversed_networks(count))
-    expected = {0: Verdict.HOLDS, 3: Verdict.REFUTED}.get(count, Verdict.UNDECIDED)
+    expected = {0: Verdict.SUPPORTED, 3: Verdict.OPPOSED}.get(count, Verdict.UNDECIDED)
     assert finding.verdict is expected
     assert "one seed, so no interval" in finding.evidence
 
@@ -281,8 +281,10 @@ def test_readings_that_leave_out_a_weight_decay_are_reported() -> None:
         if row["weight_decay"] == 1e-2:
             row["degree_worst"] = -2.0
     finding = author_results.grows.judge(numbers)
-    assert finding.verdict is Verdict.REFUTED
-    assert "without 0.01, they support it" in finding.evidence
+    assert finding.verdict is Verdict.OPPOSED
+    assert finding.answer.endswith("; they support it if weight decay 0.01 is left out")
+    readings = {row["reading"]: row["verdict"] for row in finding.numbers["readings"]}
+    assert readings["weight decay 0.01 is left out"] == "supported"
 
 
 def test_results_are_drawn_and_listed() -> None:
