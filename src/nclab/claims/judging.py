@@ -176,8 +176,8 @@ def further_seeds(effects: Sequence[Effect], one_is_enough: bool = False) -> int
     """
     deciding = [(effect.beyond(effect.estimate) > 0) is one_is_enough for effect in effects]
     corrected_for = len(effects) - sum(deciding) + 1
-    sufficient: list[float] = []
-    needed: list[float] = []
+    sufficient: list[int] = []
+    needed: list[int] = []
     for effect, is_enough in zip(effects, deciding, strict=True):
         if effect.verdict is Verdict.UNDECIDED:
             seeds = seeds_needed(effect, TAIL / corrected_for if is_enough else TAIL)
