@@ -175,7 +175,7 @@ def _read_npz(file: Path, name: str) -> NDArray[Any]:
 
 @contextlib.contextmanager
 def _open_npz(file: Path) -> Iterator[Any]:
-    """Open an archive. The file is opened here, as numpy does not close it after an error."""
+    """Open a .npz archive. The file is opened here, as numpy does not close it after an error."""
     if not zipfile.is_zipfile(file):
         raise DataError(f"Expected a .npz archive, but {file} is not one (or is cut short).")
     with (

@@ -1,8 +1,9 @@
 """Safe reading and writing of files and folders.
 
 Writes are atomic: after a crash, the old content or the new one is there. Files that somebody else
-may have written are opened with `open_regular`: a pipe would block for ever, a link may lead
-outside the folder, and a sparse file of terabytes costs nothing to create.
+may have written are opened with `open_regular`. It rejects pipes, which would block for ever, and
+inside a folder of runs also links, which may lead outside. `read_regular` limits the size as well,
+because a file of terabytes without content costs nothing to create.
 """
 
 import contextlib

@@ -101,7 +101,7 @@ SYMBOLS = {
 }
 """Plain text of TeX commands whose names are not those of HTML entities."""
 RELATIONS = frozenset("·×≤≥≠≈∼∝→↦∈≪≫±≡")
-"""Symbols that are set between spaces."""
+"""Mathematical symbols that get a space before and after them."""
 ACCENTS = {"bar": "\u0304", "tilde": "\u0303", "hat": "\u0302", "dot": "\u0307"}
 SUPERSCRIPTS = str.maketrans("0123456789+−=()niTᵀ′", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵀ′")
 SUBSCRIPTS = str.maketrans("0123456789+−=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ")

@@ -41,12 +41,12 @@ class Attacks:
     not_shuffled: Mapping[str, str] = field(default_factory=dict)
     """For empirical claims that compare no arms: the reason why nothing can be shuffled."""
     wrong_code: Mapping[str, Sequence[Case]] = field(default_factory=dict)
-    """For empirical claims: functions that return numbers to be judged, by default the ideal ones.
-    The verdict on at least one of these numbers must differ between right and wrong code."""
+    """For empirical claims: functions that compute numbers; by default one that returns the ideal
+    numbers. With wrong code, the verdict must differ for at least one of these functions."""
     no_code: Mapping[str, str] = field(default_factory=dict)
     """For every claim without `Claim.code`: the reason why it has none."""
     unnoticed: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """For a claim and a kind of wrong code that does not change its verdict: the reason."""
+    """For a claim and a kind of wrong code: the reason why the verdict does not change."""
     tiny: Mapping[str, Any] = field(default_factory=dict)
     """For every experiment: a configuration that runs within seconds."""
 

@@ -67,7 +67,7 @@ MARKS_AND_TONES = {
     Verdict.UNDECIDED: ("~", "open"),
     Verdict.OPEN: ("?", "open"),
 }
-"""Symbol and tone of every verdict."""
+"""Symbol and tone (good, fair, bad or open) of every verdict."""
 DECIDED = frozenset({Verdict.REPRODUCED, Verdict.CONTRADICTED, Verdict.NO_EFFECT})
 """Verdicts of empirical results that an interval decides."""
 STYLES = {"good": "green", "fair": "yellow", "bad": "red", "open": "dim"}
@@ -112,7 +112,7 @@ Judge = Callable[[Numbers], Finding]
 
 
 class Kind(StrEnum):
-    """The paper's name for a statement, or its nature if the paper does not number it."""
+    """Type of a statement: as the paper calls it, or a general word if it has no number."""
 
     DEFINITION = "definition"
     EQUATION = "equation"
@@ -149,8 +149,8 @@ class Claim:
     figure: str = ""
     """File name of the picture that shows the claim, without suffix."""
     beside: tuple[str, ...] = ()
-    """Ids of the paper's claims that show this finding beside their verdict, which it does not
-    change."""
+    """Ids of claims of the paper that show this finding next to their own verdict, without any
+    influence on it."""
 
     @property
     def paper(self) -> str:

@@ -1,4 +1,4 @@
-"""Effects: quantities with one value per seed, their intervals, and the verdicts of these.
+"""Effects: quantities with one value per seed, their intervals, and their verdicts.
 
 The estimate of a quantity is the median over seeds. Its interval comes from the sorted values
 alone, so skewed values do not make it too narrow (`docs/design/judgements.md` has the simulation).
@@ -19,7 +19,7 @@ from nclab.text import counted, number
 TAIL = 0.025
 """Probability that the truth lies beyond one end of a 95 % interval."""
 FEWEST_SEEDS = 6
-"""Fewest seeds of a decision: the smallest number whose values have a 95 % interval."""
+"""Fewest seeds that can decide an effect: with fewer values there is no 95 % interval."""
 HALF = 0.5
 """Share of the seeds above which an event counts as happening."""
 
@@ -40,7 +40,7 @@ class Part(NamedTuple):
     step: float = 0.0
     """Resolution of the values, such as 1 for layers; half of it widens the interval."""
     unit: str = ""
-    """Unit of the values; "%" prints shares in per cent, and the name is a clause then, such as
+    """Unit of the values; "%" prints shares in per cent. The name must then be a clause, such as
     "layers have a positive cosine"."""
 
 
@@ -90,7 +90,10 @@ class Effect:
         return {**plain, "beyond": [self.beyond(self.estimate), *ordered]}
 
     def beyond(self, value: float) -> float:
-        """Return how far a value lies inside the claimed range, from the edge near the estimate."""
+        """Return how far a value lies inside the claimed range; negative outside.
+
+        The distance is measured from the edge of the range that is nearest to the estimate.
+        """
         if self.below is None or (
             self.above is not None and self.estimate - self.above <= self.below - self.estimate
         ):
@@ -178,7 +181,7 @@ def share_interval(happened: int, trials: int, tail: float = TAIL) -> tuple[floa
 def intervals_of(
     effect: Effect, values: NDArray[np.float64], tail: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the intervals of an effect for rows of values; infinite ones with too few values."""
+    """Return one interval per row of values; with too few values, all intervals are infinite."""
     rows, seeds = values.shape
     if effect.unit == "seeds":
         counts, which = np.unique(values.sum(1).round().astype(int), return_inverse=True)

@@ -145,7 +145,7 @@ def with_readings(primary: Finding, readings: Mapping[str, Finding]) -> Finding:
     The verdict stays that of the primary reading.
 
     Args:
-        readings: findings by the name of their reading; "if <name>" must be a clause.
+        readings: findings by the name of their reading; the text prints "if <name>".
     """
     rows = [
         {
@@ -210,7 +210,10 @@ def seeds_needed(effect: Effect, tail: float = TAIL) -> int:
 
 
 def weakest_effect(effects: Iterable[Effect], *, strongest: bool = False) -> Effect:
-    """Return the effect with the weakest verdict, and of these the one least inside its range."""
+    """Return the effect with the weakest verdict; of several, the least deep in its claimed range.
+
+    With `strongest`, return the opposite end of this order.
+    """
     pick = max if strongest else min
     return pick(effects, key=lambda e: (WEAKEST_FIRST.index(e.verdict), e.beyond(e.estimate)))
 

@@ -130,7 +130,7 @@ def relation(recorded: Verdict, local: Verdict) -> str:
 
 
 def describe_relation(recorded: Finding, local: Finding) -> str:
-    """Return the relation with both verdicts, and the reason if this machine's verdict is open."""
+    """Say whether this machine's verdict agrees with the recorded one; if it is open, say why."""
     recorded_verdict, verdict = effective_verdict(recorded), effective_verdict(local)
     outcome = relation(recorded_verdict, verdict)
     if verdict is Verdict.OPEN:
@@ -193,7 +193,7 @@ def shown_beside(claim: Claim) -> list[dict[str, Any]]:
 def hours_per_seed(numbers: Numbers | None) -> float | None:
     """Return the core hours that a seed of an experiment took; None if not recorded.
 
-    Recorded are hours on two cores.
+    The records contain hours on two cores.
     """
     manifest, seeds = (numbers or {}).get("manifest"), (numbers or {}).get("seeds")
     if not isinstance(manifest, dict) or not isinstance(seeds, list) or not seeds:
@@ -218,7 +218,9 @@ def describe_cost(more: int | None, hours: float | None) -> str:
 
 
 def describe_signs(recorded: Finding, local: Finding) -> str:
-    """Return how many effects here lie on the same side of the claimed edge as recorded.
+    """Say how many effects have the same sign in this machine's runs as in the recorded ones.
+
+    The sign says on which side of the edge of the claimed range an effect lies.
 
     Signs are compared because the intervals of a few seeds are too wide to compare.
     """
@@ -232,7 +234,7 @@ def describe_signs(recorded: Finding, local: Finding) -> str:
 
 
 def _row(claim: Claim, finding: Finding, numbers: Numbers | None) -> dict[str, Any]:
-    """Return a judged claim with the fields of its card and the link to its erratum."""
+    """Return a judged claim with all that terminal and pages show of it, such as its erratum."""
     row, found = claim.to_dict(finding), finding.numbers
     anchors = (erratum.anchor for erratum in registry.errata() if claim.id in erratum.claims)
     if finding.verdict is Verdict.UNDECIDED and "more_seeds" in found:

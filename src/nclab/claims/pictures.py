@@ -175,7 +175,7 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
     """Return a forest plot with a group per claim and a row per part; empty without effects.
 
     A forest plot shows one interval per row. If the source of a claim leaves a choice open, every
-    choice is judged. Such a claim has one row per verdict, with the weakest part of the choices
+    choice is judged. Such a claim has one row per verdict: the weakest effect among the choices
     that got this verdict.
 
     Args:
@@ -239,8 +239,8 @@ def _weakest_by_verdict(
 ) -> list[Mapping[str, Any]]:
     """Return the effects of a claim as rows of the plot.
 
-    If there are choices, return one row per verdict: the weakest effect of the choices with this
-    verdict. The name of the row says how many choices got the verdict.
+    If the claim was judged under several choices, group the choices by verdict and return one row
+    per group: its weakest effect. The name of the row says how many choices got the verdict.
     """
     weakest_parts: dict[str, list[Mapping[str, Any]]] = {}
     for choice in choices:
@@ -260,7 +260,7 @@ def _weakest_by_verdict(
 
 
 def _strength(effect: Mapping[str, Any]) -> tuple[int, float]:
-    """Return rank of the verdict and distance from the claimed edge, to find the weakest effect."""
+    """Return a sort key, smallest for the weakest effect: by verdict, then by the estimate."""
     return WEAKEST_FIRST.index(Verdict(effect["verdict"])), effect["beyond"][0]
 
 

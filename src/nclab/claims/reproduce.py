@@ -268,7 +268,7 @@ def recompute_claims(root: Path) -> list[Verified]:
 
 
 def _judgement(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the verdict on a claim and the numbers of its weakest effect, without any words."""
+    """Return the verdict on a claim and the numbers of its weakest effect, for comparisons."""
     numbers = row.get("numbers", {})
     effect = {key: numbers.get(key) for key in ("estimate", "interval", "margin", "seeds")}
     return {"verdict": row.get("verdict"), **effect}

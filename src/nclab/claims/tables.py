@@ -157,7 +157,7 @@ def recorded_verdict_table(judged: Sequence[Row]) -> Table:
 
 
 def for_terminal(table: Any) -> Any:
-    """Return a `Table` as a table of rich, with numbers on the right; return the rest as is."""
+    """Convert a `Table` to a right-aligned `rich.table.Table`; return other objects unchanged."""
     if not isinstance(table, Table):
         return table
     rich_table = RichTable(

@@ -192,7 +192,7 @@ def _docstrings(config: type) -> Mapping[str, str]:
 
 
 def _build(config: Any, prefix: str, values: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    """Return a config with its nested configs: `values` by path, `known` by the name of a field."""
+    """Return a config whose fields have the `values` (by path) or the `known` values (by name)."""
     arguments = dict(known)
     for name, kind in get_type_hints(config).items():
         path = prefix + name
@@ -232,7 +232,7 @@ def _metavar(option: Option) -> str:
 
 
 def _scalar(kind: Any) -> Any:
-    """Return the type of a field without None, or of the items of a tuple."""
+    """Return the type of a single value: for `int | None` and `tuple[int, ...]` it is int."""
     return next((item for item in get_args(kind) if item is not type(None)), kind)
 
 

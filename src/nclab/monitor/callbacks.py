@@ -85,8 +85,13 @@ def measure_splits(monitor: Monitor, loaders: Mapping[str, Iterable[Any]]) -> li
 
 
 def as_splits(exact: Exact, known: Sequence[str]) -> dict[str, Any]:
-    """Return the data by split name, the training data first; empty if `exact` is None.
+    """Return the data to measure exactly as {name of split: data}, the training data first.
 
+    `exact` is the user's option; None gives an empty dictionary. `known` are the names of the
+    trainer's data that it may contain.
+
+    >>> as_splits({"test": "val"}, ("train", "val"))
+    {'test': 'val'}
     >>> as_splits(("val", "train"), ("train", "val"))
     {'train': 'train', 'val': 'val'}
     """

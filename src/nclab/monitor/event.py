@@ -111,7 +111,7 @@ class Event:
     split: str = TRAIN
     """Split of the data that were measured: train, test, val, ..."""
     picture: Mapping[str, Any] | None = None
-    """The last layer in 3-D, if the monitor keeps features for it; see `points` of `Monitor`."""
+    """3-D picture of the last layer's features; None without the option `points` of `Monitor`."""
     total_steps: int | None = None
     """Steps of the whole training, if known."""
     total_epochs: int | None = None

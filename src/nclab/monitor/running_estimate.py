@@ -1,6 +1,7 @@
 """The running estimate: hooks read the features of training batches, and streams sum them up.
 
-The hooks do not change the forward pass. A *stream* holds the sums of one layer.
+The hooks do not change the forward pass. A *stream* holds the sums over samples from which the
+metrics of one layer are computed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,7 +118,7 @@ LabelFunction = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Tensor | 
 
 
 class BatchFeatures(NamedTuple):
-    """Result of one forward pass: rows of every layer, the logits, the labels."""
+    """Result of one forward pass: feature rows of every layer, logits and labels."""
 
     rows: list[Tensor]
     logits: Tensor | None
@@ -364,7 +365,7 @@ class TrainingHooks:
 
 
 class RunningEstimate:
-    """Sums over the training batches since the last measurement."""
+    """Sums of features and their products over the training batches since the last measurement."""
 
     def __init__(self, layers: ModelLayers, options: MeasureOptions, *, points: int = 0) -> None:
         self.layers = layers
@@ -468,7 +469,7 @@ class RunningEstimate:
         )
 
     def picture(self) -> dict[str, Any] | None:
-        """Return the last layer in 3-D, after `report`; None if no points are kept."""
+        """Return the 3-D picture of the last layer, after `report`; None if the picture is off."""
         return self.streams[-1].picture() if self.streams else None
 
     def nonfinite(self) -> dict[str, dict[int, int]]:

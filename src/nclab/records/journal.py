@@ -183,7 +183,7 @@ class JournalReader:
         return missing is not None
 
     def _check(self, line: bytes) -> int | None:
-        """Return how many lines are missing before the next line, or None if it is damaged."""
+        """Return how many lines are missing before the given line; None if this line is damaged."""
         number = None if self.has_checksums is False else check_line(line, self.identity or "")
         if self.has_checksums is None:
             self._read_heading(line, is_intact=number is not None)

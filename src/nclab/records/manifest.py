@@ -76,7 +76,7 @@ class Manifest:
     backend: str | None = None
     """Implementation of the training, "kernel" (numba) or "torch"; None if there is no choice."""
     cpu: str | None = field(default_factory=lambda: cpu())  # type: ignore[has-type]
-    """Model and vector instructions, which affect rounding; None in runs of older versions."""
+    """CPU model and its vector instructions, which affect rounding; None in older runs."""
     identity: str = ""
     """Identifier that the journal and the checkpoints of the run repeat; empty in older runs."""
     format: str = _FORMAT

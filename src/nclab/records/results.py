@@ -68,7 +68,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> Row:
-    """Return the settings of an experiment, which its numbers file repeats.
+    """Return the settings of an experiment in the form in which its numbers file stores them.
 
     If a numbers file has the same settings, `kept_numbers` returns it, and nothing is recomputed.
     """

@@ -223,12 +223,12 @@ def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
 
 
 def _texts(value: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
-    """Return {name: text} for `names`, the entries to read; missing entries become empty texts."""
+    """Return the entries `names` of a JSON object as texts; missing entries become empty texts."""
     return {str(name): str(value.get(name) or "") for name in names}
 
 
 def _texts_by_key(content: Any, names: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return {key: {name: text}} for every object in `content`; `names` are the entries to read."""
+    """Return the entries `names` of every object in `content` as texts, by the object's key."""
     items = content.items() if isinstance(content, dict) else ()
     return {str(key): _texts(value, names) for key, value in items if isinstance(value, dict)}
 

@@ -64,7 +64,7 @@ class PageLimits(NamedTuple):
 
 
 def page_limits(runs: int) -> PageLimits:
-    """Return the limits for each of `runs` runs, so that the whole report stays small."""
+    """Return the `PageLimits` of every page; the more runs a report has, the smaller they are."""
     if runs <= 12:
         return PageLimits()
     return PageLimits(points=max(30, 3600 // runs), frames=24, samples=60)

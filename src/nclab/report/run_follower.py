@@ -1,7 +1,7 @@
 """A run that may still grow: its curves, pictures and state, read incrementally.
 
-Only some records of a long journal are kept: their scalars, in columns, for curves, and their
-lines, not decoded, for animations.
+Only some records of a long journal are kept: for curves as columns of scalars, for animations as
+lines that are not decoded.
 """
 
 import json
@@ -47,9 +47,9 @@ FEWEST = 64
 AXES = {"step": "step", "epoch": "epoch", "log_time": "log t"}
 """Horizontal axes of curves: their names in records, and on pages."""
 ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
-"""Pattern of a list of numbers in JSON. Most of a record are lists, which curves do not need."""
+"""Pattern of a list of numbers in JSON. Lists fill most of a record; curves do not need them."""
 NOT_CURVES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
-"""Sizes of a layer, which are not drawn as curves."""
+"""Names of counts in the record of a layer, which are not drawn as curves."""
 _BATCH_BYTES = 1 << 22
 """Lines are read in batches of about this number of bytes, to limit the memory."""
 _SPLIT = re.compile(rb'"split":("(?:[^"\\]|\\.)*")')
@@ -223,7 +223,7 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
 
 
 def _numbers_in(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the entries that are numbers; integers that do not fit into a float are skipped."""
+    """Return the values that are numbers, by name; skip integers that do not fit into a float."""
     return {
         name: value
         for name, value in values.items()

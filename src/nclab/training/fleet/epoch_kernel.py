@@ -97,7 +97,8 @@ class Work(NamedTuple):
     slopes: Array
     """Derivatives of GELU, which its outputs do not determine."""
     gradients: Array
-    """Two gradients that are used alternately, (2, widest * batch)."""
+    """Two buffers (2, widest * batch) for the gradients that pass from layer to layer: the backward
+    pass reads one and writes the other, in turns."""
     moments: Array
     """Mean and 1 / sigma of the batch, (layers, 2, width)."""
     decays: Array

@@ -231,7 +231,7 @@ def choose_backend(backend: Backend, device: torch.device) -> Literal["kernel", 
 
 
 def _first_not_finite(losses: Tensor, state: State) -> str | None:
-    """Describe the first loss, or else the weights, that are not finite; None if all are."""
+    """Describe the first loss that is not finite, else weights that are not; None if all are."""
     finite = losses.isfinite()
     if not finite.all():
         step = int(finite.long().argmin())

@@ -101,7 +101,7 @@ def _linear_backward(v: LayerTensors, layer: LayerTensors, G: Tensor, H: Tensor)
 
 
 def _activate(Z: Tensor, activation: Activation) -> tuple[Tensor, Tensor]:
-    """Return the features and what the backward pass needs: inputs of GELU, else the features."""
+    """Return the features, and what the backward pass needs: the features or, for GELU, Z."""
     if activation == "gelu":
         return torch.nn.functional.gelu(Z), Z
     A = Z.relu_() if activation == "relu" else Z.tanh_()

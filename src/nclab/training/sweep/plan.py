@@ -89,7 +89,7 @@ class Axes:
     def never_read(self, paths: Iterable[str]) -> dict[str, tuple[str, list[Any]]]:
         """Return the fields of `paths` that no combination uses, as a dictionary.
 
-        Its values are the field that decides whether a field is used, and that field's values.
+        The value of an entry is the other field that decides this, and the values of that field.
 
         >>> Axes(SweepConfig()).never_read(["recipe.smoothing", "recipe.rate"])
         {'recipe.smoothing': ('recipe.loss', ['cross_entropy'])}
