@@ -26,8 +26,8 @@ CONVERTED_INTEGERS = (
 )
 """Integer types that some functions of torch do not support; such labels become int64."""
 LabelChoice = Literal["auto", "given", "next"]
-"""Label of a token's features: "given" uses the label at the token, "next" that at the next token,
-"auto" the label with which the model's own loss compares the token's logits."""
+"""Which label belongs to the features of a token: "given" the label of this token, "next" that of
+the next token, "auto" the label with which the model's own loss compares the token's logits."""
 LOSS_TOLERANCE = 1e-3
 """The model's loss and our cross-entropy count as equal if they differ by at most this, relative to
 1 + loss."""
@@ -407,7 +407,7 @@ class ModelLoss(NamedTuple):
     masked: bool = True
     """Whether the loss skips padded tokens."""
     repeats: bool = False
-    """Whether the labels equal the input tokens, but the model is not known to shift labels."""
+    """Whether the labels equal the input tokens, and nothing shows that the model shifts labels."""
 
 
 def model_loss(

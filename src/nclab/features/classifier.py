@@ -170,7 +170,7 @@ def _given(
 ) -> Classifier:
     """Return a classifier with the caller's weights.
 
-    Its features are those of the layer for which W h + b equals the model's output.
+    It reads the layer whose features h give W h + b equal to the model's output.
     """
     read = given_weights(model, chosen)
     head = locate_given_head(calls, outputs, GIVEN, read, mask)
@@ -235,7 +235,7 @@ def _heads(linear: Sequence[LinearCall], outputs: Sequence[Tensor]) -> dict[int,
 
 
 def _has_classes_of(call: LinearCall, outputs: Sequence[Tensor]) -> bool:
-    """Whether an output of the model has as many classes as this linear map."""
+    """Whether an output of the model has as many columns as this linear map has rows (classes)."""
     target = call.target()
     return target is not None and any(
         target.shape[-1] in (output.shape[-1], *output.shape[1:2])

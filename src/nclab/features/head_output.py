@@ -274,7 +274,7 @@ def _feature_logit_pairs(
 
 
 def _unchanged_tensors(calls: list[Call]) -> Iterator[tuple[Tensor, FoundLayer]]:
-    """Yield tensors that modules returned or read, last first; skip tensors changed since."""
+    """Yield tensors that modules returned or read, last first, unless changed in place later."""
     known: set[Identity] = set()
     for call in reversed(calls):
         for tensor, identity, locate in (

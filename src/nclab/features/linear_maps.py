@@ -23,13 +23,14 @@ Offset = Callable[[], Tensor | None]
 TESTED_ROWS = 64
 """Number of rows on which a form of linear map is compared with the observed logits."""
 FEWEST_ROWS = 3
-"""Smallest number of rows on which a factor must be tested to be accepted."""
+"""A scale factor between two tensors is accepted only if they have at least this many rows."""
 NORMALIZATIONS = ((False, False), (False, True), (True, False), (True, True))
 """Pairs (unit_rows, unit_weight): whether features, and weight rows, are divided by their norms."""
 
 
 class Fit(NamedTuple):
-    """A form of linear map that fits the logits: which factors are unit vectors, and the scale."""
+    """A form of linear map that fits the logits: the scale, and whether features, and rows of the
+    weight, are divided by their norms."""
 
     unit_rows: bool = False
     unit_weight: bool = False
@@ -388,7 +389,7 @@ def fit_factor(result: Tensor, output: Tensor) -> float | None:
 
 
 def rounding(eps: float) -> float:
-    """Return the largest relative rounding error of logits whose type has the spacing `eps`.
+    """Return the largest relative rounding error of logits in a type with machine epsilon `eps`.
 
     Logits in half precision are computed more precisely and rounded once, at the end: 4 eps is
     enough for them, and 64 eps for other types.

@@ -158,10 +158,10 @@ def binary_logits(logits: Tensor) -> Tensor:
 def views(
     tensor: Tensor, output: Tensor, mask: Tensor | None = None
 ) -> Iterator[tuple[PositionSelection, Tensor]]:
-    """Yield the parts of a tensor, with channels last, that may have the layout of the output.
+    """Yield the parts of a tensor, channels last, whose rows may correspond to rows of the output.
 
-    These are all positions; or, if the output has one row for each sample, the mean over positions,
-    the first position and the last position.
+    These parts are all positions; or, if the output has one row for each sample, the mean over
+    positions, the first position and the last position.
     """
     if tensor.shape[:-1] == output.shape[:-1]:
         yield "rows", tensor

@@ -33,8 +33,8 @@ _MEASURING = threading.RLock()
 """Lock held by the thread that measures. A measurement changes global state (modes of modules,
 random states, PyTorch's fused transformer path), which two measurements at once would confuse."""
 RESULTS = 16
-"""Number of outputs of linear layers that a traced pass keeps, because the last may be the logits.
-"""
+"""A traced pass keeps the outputs of this many linear layers, the most recent ones, because one of
+them may be the logits."""
 Reader = Callable[[Tensor, nn.Module], Tensor]
 """Function that turns a tensor into rows, or raises `NoRows`. The type of the module, which read or
 returned the tensor, determines the channel dimension."""

@@ -39,15 +39,15 @@ FloatArray = NDArray[np.float64]
 Values = Mapping[str, float | None]
 
 COLLAPSE_LEVELS = ((0.01, "Collapsed"), (0.1, "Nearly collapsed"), (1.0, "Partly collapsed"))
-"""Words of the verdict, each used if the variance within classes divided by the variance between
-them, tr Σ_W / tr Σ_B, is at most the number before it. Unlike `nc1_trace_pinv`, this ratio is not
-small for few samples in many dimensions."""
+"""Pairs of a bound and a verdict, which is used if the variance within classes divided by the
+variance between them, tr Σ_W / tr Σ_B, is at most the bound. Unlike `nc1_trace_pinv`, this ratio is
+not small for few samples in many dimensions."""
 ANGLE_LEVELS = ((0.02, "form a simplex ETF"), (0.1, "are near a simplex ETF"))
-"""Words on the angles, each used if the cosines of class means differ from -1/(C - 1) by at most
-the number before it, on average."""
+"""Pairs of a bound and words on the angles of class means, which are used if their cosines differ
+from -1/(C - 1) by at most the bound on average."""
 ALIGNMENT_LEVELS = ((0.1, "aligned"), (0.5, "roughly aligned"))
-"""Words on the classifier, each used if the unit vectors along class mean and classifier row have
-at most the distance before it, on average. 0.1 is an angle of 6 degrees, 0.5 is 29 degrees."""
+"""Pairs of a bound and words on the classifier, which are used if the unit vectors along class mean
+and classifier row have at most this distance on average. 0.1 is 6 degrees, 0.5 is 29 degrees."""
 NO_STRUCTURE = 0.5
 """The verdict is "no class structure" if tr Σ_W / tr Σ_B is at least this share of its value for
 random labels."""
@@ -56,11 +56,11 @@ MERGED = 0.5
 LISTED = 5
 """Largest number of classes that a sentence lists."""
 NOISE_SCORES = 0.5
-"""nclab warns of too few samples if as many features of pure noise would have at least this
-accuracy of nearest class means."""
+"""nclab warns of too few samples if the same number of pure noise features would have at least this
+nearest-class-mean accuracy."""
 NEAR_NOISE = 0.1
-"""nclab does not warn if `nc1_trace_pinv` is below this share of its value for noise.
-"""
+"""nclab does not warn of too few samples if `nc1_trace_pinv` is less than this share of its value
+for pure noise."""
 UNEVEN = 5
 """Classes count as uneven if the largest has at least this many times the samples of the smallest.
 A warning then says that the metrics may tend to other values than those at collapse."""
@@ -473,7 +473,7 @@ def _spread_underflow(moments: ClassMoments, values: Values) -> list[str]:
 
 
 def _of_measurement(metrics: Sequence[str], values: Values) -> str:
-    """Return the names of the metrics that were measured, even if their value is None."""
+    """Join the names of those metrics that belong to this measurement, with or without a value."""
     return ", ".join(name for name in metrics if name in values)
 
 

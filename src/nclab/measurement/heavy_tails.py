@@ -16,8 +16,8 @@ SKEWED_SPREAD = 0.1
 """Features have heavy tails only if the skewness of the summed squared distances to the class means
 is also above this. It vanishes for many samples, unless the tails are heavy."""
 SKEWED_LOSS = 0.4
-"""Losses have heavy tails if their sum is more skewed than this, as for about six errors among
-correct samples. A skewness g lowers the coverage of a t interval by about 0.25 g^2."""
+"""Losses have heavy tails if the skewness of their sum is above this. About six misclassified
+samples give this value. A skewness g lowers the coverage of a t interval by about 0.25 g^2."""
 OF_SPREAD = frozenset({"nc1_trace_pinv", "nc1_trace_ratio", "cdnv", "alpha", "optimal_loss"})
 OF_LOSS = frozenset({"loss", "balanced_loss", "excess_loss"})
 NOT_CHECKED = (
@@ -65,7 +65,8 @@ class SpreadTails:
     def kurtosis(self) -> float:
         """Kurtosis of the coordinates within classes, weighted by squared variance; or nan.
 
-        Corrected for small classes, so that its ratio of expectations is 3 for normal features.
+        It is a quotient. For normal features, also in small classes, the expected numerator is
+        3 times the expected denominator.
         """
         corrected = (self._counts - 1) / (self._counts + 1) / self._counts
         squared_variances = float((self._squares.square().sum(1) * corrected).sum())
@@ -78,13 +79,13 @@ class SpreadTails:
 
 
 class LossTails:
-    """Skewness of the sum of the losses, from sums of their powers in each class."""
+    """Skewness of the sum of all losses, computed from per-class sums of powers of the losses."""
 
     def __init__(self, counts: Tensor) -> None:
         self._powers = torch.zeros(len(counts), 4, dtype=torch.float64, device=counts.device)
 
     def add(self, logits: Tensor, classes: Tensor) -> None:
-        """Add a batch of logits (B, C) for as many classes as at the start, or for more."""
+        """Add a batch of (B, C) logits; C may be larger than in earlier batches."""
         classes = classes.to(self._powers.device)
         if logits.shape[1] > len(self._powers):
             more = self._powers.new_zeros(logits.shape[1] - len(self._powers), 4)
@@ -95,7 +96,7 @@ class LossTails:
             self._powers.index_add_(0, numbers, powers)
 
     def skewness(self, counts: Tensor) -> float:
-        """Return the skewness of the sum over the classes with samples; nan for equal losses."""
+        """Return the skewness of the sum of all losses; nan for equal losses."""
         present = (counts > 0).nonzero().flatten()
         count, sums, squares, cubes = self._powers[present].T
         means = sums / count

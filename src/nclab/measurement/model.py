@@ -370,8 +370,8 @@ class Measurement:
         return loss.loss
 
     def _wants_labels(self, batch: Batch, output: Any) -> bool:
-        """Whether to call the model with labels, because without them it returned logits for other
-        positions than the labelled ones."""
+        """Whether the model must be called with labels: without them, its logits did not belong to
+        the labelled positions."""
         labels = batch.labels
         if self._passes_labels or self._label_parameter is None or labels.ndim < 2:
             return False

@@ -414,7 +414,8 @@ def _averages_positions(classifier: Classifier, outputs: Outputs, batch: Batch) 
 def _all_positions(classifier: Classifier, layer: FoundLayer, recorder: Recorder) -> Tensor:
     """Return the classifier's input at all positions.
 
-    Also record the logits at all positions; with them `features` finds the model's position.
+    Also record the logits at all positions; `features` needs them to find the position whose
+    logits the model returns.
     """
     read, logits = classifier.tensor, classifier.result
     assert read is not None

@@ -57,8 +57,8 @@ DISTANCES = {
 """Distances from the simplex ETF that noise of the class means alone makes positive. At a distance
 of 0 they have a kink, where a jackknife is not valid."""
 MOST_BIAS_OF_DISTANCE, LEAST_ERRORS = 0.1, 5
-"""One of `DISTANCES` has no interval if its bias is more than this share of its value, or if its
-value is less than this number of standard errors."""
+"""A metric in `DISTANCES` has no interval if its bias is more than the first number times its
+value, or if its value is less than the second number of standard errors."""
 MOST_LOG = 700.0
 """Logarithm of the largest end of an interval, just below overflow."""
 NEAR_ZERO = "the class means may be an exact simplex up to noise; use more samples"
@@ -67,7 +67,7 @@ RATIOS = {metric.name for metric in METRICS if metric.group == "NC1"}
 
 
 def jackknife(value: float, left_out: Sequence[float]) -> Interval:
-    r"""Return the interval of a value, given the G values that each lack one of G groups.
+    r"""Return the interval of a value, given G values, each computed without one of G groups.
 
     $$\theta - b \pm t_{G-1}\sqrt{\tfrac{G-1}G\sum_g(\theta_{(g)}-\bar\theta)^2},\quad
       b=(G-1)(\bar\theta-\theta)$$
@@ -88,7 +88,7 @@ def jackknife(value: float, left_out: Sequence[float]) -> Interval:
 
 
 def standard_error(left_out: Sequence[float]) -> float:
-    """Return the jackknife's standard error, given the G values that each lack one of G groups.
+    """Return the jackknife's standard error from G values, each computed without one of G groups.
 
     >>> round(standard_error([2.5, 2.0, 1.5]), 6)  # the mean of 1, 2 and 3
     0.57735
@@ -133,7 +133,7 @@ def share_interval(hits: int, total: int) -> Interval:
 class GroupJackknife:
     """Statistics of one layer for intervals: G sets, each without one of G groups of samples.
 
-    `moments` are the moments of the whole layer, before the first sample is added.
+    `moments` are the moments of all samples of the layer; pass them while they are still empty.
     """
 
     def __init__(self, moments: ClassMoments, head: Head | None, options: MeasureOptions) -> None:
@@ -190,9 +190,10 @@ class GroupJackknife:
         self._checksums[1] = _checksum(classes, self._checksums[1])
 
     def attach(self, collapse: Collapse) -> Collapse:
-        """Return the measurement with `intervals`, and `no_interval` for the other scalars.
+        """Return the measurement with its confidence intervals in `intervals`.
 
-        Adds a warning if heavy tails make intervals too short.
+        `no_interval` gives the reason for each scalar without one. A warning is added if heavy
+        tails make intervals too short.
         """
         self._take_complements()
         single = bool((self._all.counts == 1).any())

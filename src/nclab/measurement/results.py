@@ -287,9 +287,9 @@ class LayerResults:
 def _count_aware(results: LayerResults, *, solve: bool) -> CountAwareBounds | None:
     """Return the guarantees that follow from the mean loss over samples, for unequal class counts.
 
-    With `solve` they follow from the distance to the optimum for these counts, otherwise from the
-    network's own probabilities. None for equal counts, where the other guarantees hold, and if the
-    probabilities were not kept.
+    With `solve` they are computed from the distance to the optimum for these counts, otherwise from
+    the network's own probabilities. Return None if these were not kept, and for equal counts, for
+    which the other guarantees hold.
     """
     if len(results.counts.unique()) == 1:
         return None
@@ -405,9 +405,9 @@ def strata(results: LayerResults, groups: int = DECILES) -> Strata:
     r"""Sort classes into groups with about equally many samples, and average within each group.
 
     All samples are lined up, those of the largest classes first, and cut into groups of equal
-    length. Classes with the same number of samples all go to the group with the middle one of their
-    samples. Empty groups are omitted. The variance within classes does not depend on the size of
-    the classes,
+    length. Classes with the same number of samples all go to one group: the group of the middle one
+    of all their samples. Empty groups are omitted. The variance within classes does not depend on
+    the size of the classes,
 
     $$\frac{\sum_c n_c\sigma_c^2}{\sum_c (n_c-1)} \Big/ \operatorname{tr}\Sigma_B,$$
 

@@ -210,9 +210,9 @@ def _read_labels(files: Sequence[Path], plan: Plan) -> tuple[Plan, dict[Path, in
 
 
 def _common_dim(files: Sequence[Path]) -> int | None:
-    """Return the dimension of most of three files, so that one wrong file does not determine it.
+    """Return the feature dimension of most of three files, so that one wrong file is outvoted.
 
-    None if none of them can be read.
+    None if none of the three files can be read.
     """
     dims = []
     for path in dict.fromkeys([files[0], files[len(files) // 2], files[-1]]):

@@ -39,7 +39,7 @@ class Metric(NamedTuple):
 
     @property
     def needs(self) -> str:
-        """Required input: features, scatter, second pass, weight; both = second pass and weight."""
+        """Required input: features, scatter, second pass, weight, or both (the last two)."""
         names = parameters(self.function)
         by_name = "second pass" if "second_pass" in names else "features"
         return self.also or ("weight" if names & {"weight", "logits"} else by_name)

@@ -158,12 +158,12 @@ class RowPair(NamedTuple):
 
 @dataclass
 class ClosestPairs(PairReducer):
-    """The pairs with the largest inner products, largest first; equal pairs keep their order."""
+    """Pairs of rows with the largest inner products, largest first; equal ones keep their order."""
 
     pairs: list[RowPair] = field(default_factory=list)
 
     def update(self, tile: PairTile) -> None:
-        """Add the pairs of a tile to the result."""
+        """Add the pairs in one tile (a block of the matrix of inner products) to the result."""
         values = tile.upper(tile.inner).flatten()
         threshold = self.pairs[-1].value if len(self.pairs) == REPORTED else -torch.inf
         candidates = (values > threshold).nonzero().flatten()

@@ -61,7 +61,7 @@ class View:
 
     @property
     def statistics(self) -> ClassMoments:
-        """The moments, under the parameter name of metrics that also accept a `SecondPass`."""
+        """The moments, for metrics whose parameter `statistics` can also be a `SecondPass`."""
         return self.moments
 
     def allows(self, metric: Callable[..., object]) -> bool:
@@ -157,7 +157,7 @@ class PairReducer(Protocol):
     """Computes a result from the tiles of all pairs, which it receives one by one."""
 
     def update(self, tile: PairTile) -> None:
-        """Add the pairs of a tile to the result."""
+        """Add the pairs in one tile (a block of the matrix of inner products) to the result."""
 
 
 def tile_slices(size: int) -> Iterator[tuple[slice, slice]]:
@@ -238,7 +238,7 @@ class NormalisedVariance(PairReducer):
         return self.total / self.pairs
 
     def update(self, tile: PairTile) -> None:
-        """Add the pairs of a tile to the result."""
+        """Add the pairs in one tile (a block of the matrix of inner products) to the result."""
         ratio = tile.upper(self.tile_values(tile))
         self.total += float(ratio.sum())
         self.pairs += ratio.numel()

@@ -1,4 +1,7 @@
-"""Sums for each class, added up batch by batch; sums of several streams merge exactly."""
+"""Statistics of features and logits for each class, accumulated batch by batch.
+
+The statistics of several streams merge exactly.
+"""
 
 from nclab.statistics.logits import LogitStatistics
 from nclab.statistics.moments import ClassMoments

@@ -1,4 +1,4 @@
-"""Rows in float64: blocks that fit into the cache, sums of their products, norms and directions.
+"""Splits rows into float64 blocks that fit into the cache; computes products, norms, directions.
 
 Norms are correct even where float64 cannot hold the squared entries.
 """
@@ -12,12 +12,12 @@ from torch import Tensor
 from nclab.compute import has_numba
 
 CPU_BLOCK = 2**16
-"""Numbers in a block on the CPU: half a MiB of float64, so that three blocks fit into the L2 cache.
-"""
+"""Number of entries of a block on the CPU: half a MiB of float64, so that three blocks fit into the
+L2 cache."""
 ACCELERATOR_BLOCK = 2**24
-"""Numbers in a block on an accelerator."""
+"""Number of entries of a block on an accelerator."""
 COMPILED_SIZE = 2**18
-"""The compiled kernel is used for batches with at least this many numbers, if numba is installed.
+"""The compiled kernel is used for batches with at least this many entries, if numba is installed.
 """
 PRODUCTS, PRODUCT = 4, 2**22
 """Limits for one call that multiplies rows by a matrix: the number of blocks of rows, and the
@@ -100,7 +100,7 @@ def row_blocks(
 
     Args:
         rows: indices of the rows to read; by default all rows in order.
-        numbers: size of a block, in numbers.
+        numbers: number of entries of a block.
         compiled: whether the caller only reads a block, which may then be contiguous float32.
     """
     dim = features.shape[1]
@@ -147,7 +147,7 @@ def product_blocks(
 class SymmetricSum:
     """A d x d sum of products rows^T rows, of which only the part above the diagonal is computed.
 
-    It is computed in strips: `STRIP` rows of the sum, each from the diagonal to the right.
+    It is computed in strips of `STRIP` rows; a strip reaches from the diagonal to the right end.
     """
 
     def __init__(self, total: Tensor) -> None:

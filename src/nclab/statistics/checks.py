@@ -15,7 +15,7 @@ IGNORE_INDEX = -100
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 HUGE = 1e150
 """Largest absolute value of a feature. Squares of larger numbers overflow in float64, and squares
-of numbers below the inverse vanish."""
+of numbers below 1 / HUGE vanish."""
 
 
 def as_features(values: Any, *, dim: int | None = None, first_row: int = 0) -> Tensor:

@@ -213,7 +213,7 @@ class ClassMoments:
 
     @derived
     def size(self) -> float:
-        """Largest root mean square feature norm of a class, to which rounding is relative."""
+        """Largest root mean square feature norm of a class; rounding errors are relative to it."""
         return float(self.mean_square_norms.max().sqrt())
 
     def require_all_classes(self) -> None:

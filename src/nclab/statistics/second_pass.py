@@ -22,8 +22,8 @@ from nclab.statistics.moments import ROUNDING, ClassMoments
 from nclab.statistics.process_group import Group, ProcessGroup
 
 NEAR = 1e6
-"""A feature counts as near the centre if its distance to it is at most NEAR times the rounding
-error of the class means. Its direction from the centre then has fewer than six correct digits."""
+"""A feature is near the global mean if its distance to it is at most NEAR times the rounding error
+of the class means. Its direction from the global mean then has fewer than six correct digits."""
 EPS = torch.finfo(torch.float64).eps
 """One unit in the last place of float64."""
 ROWS_PER_CLASS = 8
@@ -54,7 +54,7 @@ class Centres:
         self.coincide = not bool(moments.centred_means.any())
 
     def nearest_direction(self, block: Tensor) -> Tensor:
-        """Return the (B,) nearest mean direction of float64 rows; -1 for a zero vector."""
+        """Return the (B,) indices of the mean directions nearest to float64 rows; -1 for zeros."""
         if outside(torch.linalg.vector_norm(block, dim=1)) is not None:
             block = unit_rows(block, zero=0.0)  # Products of tiny numbers would lose digits.
         scores = block @ self.directions.T
@@ -63,7 +63,7 @@ class Centres:
         return scores.argmax(1).masked_fill_(~block.any(1), -1)
 
     def nearest_mean(self, block: Tensor) -> Tensor:
-        """Return the (B,) nearest class mean of float64 rows.
+        """Return the (B,) indices of the class means nearest to float64 rows.
 
         Rows are compared with all means by inner products. If rounding could change the result for
         a row, its distances to the nearest means are computed from differences.
@@ -301,10 +301,10 @@ class SecondPass(_MeansPass):
     def _decide(
         self, features: Tensor, labels: Tensor, rows: Tensor | None, slots: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return for each row its distances to its class mean and to the centre, and the slots of
-        the nearest class mean and of the nearest mean direction.
+        """Return for each row its distances to its class mean and to the global mean, and the slots
+        of the nearest class mean and of the nearest mean direction.
 
-        Also add the unit vectors from the centre to the rows to `_unit_sum`.
+        Also add the unit vectors from the global mean to the rows to `_unit_sum`.
         """
         device = self.counts.device
         if self._radii is None:
@@ -330,9 +330,9 @@ class SecondPass(_MeansPass):
         return spread, reach, by_distance, by_angle
 
     def _measure(self, block: Tensor, slots: Tensor, spread: Tensor, reach: Tensor) -> None:
-        """Write the distances of rows to their class means (`spread`) and to the centre (`reach`).
+        """Write the distances of rows to class means (`spread`) and to the global mean (`reach`).
 
-        Also add the unit vectors from the centre to the rows to `_unit_sum`.
+        Also add the unit vectors from the global mean to the rows to `_unit_sum`.
         """
         centred = block - self._centres.centre
         reach.copy_(row_norms(centred))
