@@ -11,7 +11,7 @@ from nclab.metrics.cross_entropy import Real
 from nclab.metrics.cross_entropy import g as g
 
 TINY_LOG = -30.0
-"""Logarithm of a loss; for smaller losses, log(e^L - 1) is computed by a series of two terms."""
+"""If log L is below this number, log(e^L - 1) is computed by a series of two terms."""
 
 
 def wrong_probability(s: Real, num_classes: int) -> Real:

@@ -49,7 +49,7 @@ class Inequality:
 
     @property
     def always(self) -> bool:
-        """Whether the inequality holds for the whole batch."""
+        """Whether the inequality holds for every data set of the batch."""
         return bool(self.holds.all())
 
     @property

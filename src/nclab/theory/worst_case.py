@@ -28,14 +28,15 @@ ITERATIONS = 1500
 PRECISION = 1e-10
 """SLSQP stops when its objective, scaled to order one, changes by less than this."""
 FEASIBLE = 1e-9
-"""Largest relative violation of norms or excess loss that counts as feasible."""
+"""Norms and excess loss may exceed their bounds by this relative amount."""
 ROOM = 1e-14
 """Relative distance kept between norms and their bounds, so that rounding cannot exceed them."""
 SHORT = 1e-3
-"""Norm of reversed samples in a start, divided by the norm of the other samples. A reversed sample
-points away from the classifier row of its class."""
+"""Norm of reversed samples, divided by the norm of the other samples. A reversed sample points
+away from the classifier row of its class; some starting points have such samples in class 0."""
 SCALES = tuple(1.1**power for power in range(-6, 7))
-"""Factors by which starts with reversed samples multiply the norms of class 0."""
+"""The search tries these factors for the feature norm and row norm of class 0, in starting points
+where some features of class 0 point away from their classifier row."""
 SMALLEST_NORM = 1e-150
 """Smaller norms are replaced by this number in divisions."""
 SMALLEST_SHARE = 1e-6
@@ -241,7 +242,7 @@ def worst_inter(
 
 
 def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> WorstCase:
-    """Search from every start, move the end points into the constraints; return the worst one."""
+    """Search from every start, move each end point into the constraints, return the worst one."""
     if starts < 1:
         raise DataError(f"Expected at least 1 start, got {starts}.")
     rng = np.random.default_rng(seed)

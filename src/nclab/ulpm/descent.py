@@ -26,7 +26,7 @@ or some seconds the first time."""
 
 
 class Advance(NamedTuple):
-    """Result of taking some steps."""
+    """Result of some steps of descent."""
 
     steps: int
     """Number of steps taken; fewer than requested if the last step made the point non-finite."""

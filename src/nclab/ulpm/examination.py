@@ -72,7 +72,7 @@ class Examination:
         return {"point": self.subject.name, **self.landscape.to_dict(), "escape": escape}
 
     def show(self) -> list[Any]:
-        """Return a title and a table for the terminal."""
+        """Return a title and a table with the kind, loss and direction of descent of the point."""
         from rich.table import Table
 
         problem, landscape = self.subject.problem, self.landscape

@@ -341,7 +341,7 @@ def sphere_slice(
 
 @dataclass(frozen=True)
 class SphereSolution:
-    """Result of a minimisation on a sphere."""
+    """Result of minimising the loss on a sphere."""
 
     theta: Array
     log_loss: float

@@ -58,7 +58,7 @@ class UlpmConfig:
     dim: int = 20
     """Dimension of the features, at least C - 1."""
     method: Method = "descent"
-    """Method: descent with a fixed rate, normalised descent, or gradient flow."""
+    """Descent with a fixed learning rate, normalised descent, or gradient flow."""
     steps: int | None = None
     """Number of steps of descent or normalised descent."""
     log_time: float | None = None

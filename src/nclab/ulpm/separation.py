@@ -74,7 +74,7 @@ class ApproximateKKT(NamedTuple):
     alignment: float
     """Cosine beta between the point theta and minus the gradient of the loss."""
     epsilon: float
-    """Norm of the difference between theta and the sum of multipliers times margin gradients."""
+    """Norm of theta minus the sum, over the constraints, of multiplier times margin gradient."""
     delta: float
     """Largest product of a constraint's multiplier and slack; 0 at a KKT point."""
     delta_bound: float
@@ -135,7 +135,7 @@ class KKTCertificate:
     lower_bound: float
     """Lower bound on the objective of every feasible point, from ji2022, Lemma 3.1."""
     stationarity: float
-    """Norm of the difference between theta and the sum of multipliers times margin gradients,
+    """Norm of theta minus the sum, over the constraints, of multiplier times margin gradient,
     divided by the norm of theta."""
     complementarity: float
     """Largest product of a constraint's multiplier and slack."""

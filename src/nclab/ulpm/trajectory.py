@@ -43,7 +43,7 @@ measured for class means and for classifier rows."""
 
 @dataclass(frozen=True)
 class Sample:
-    """Measurements of one point of a run: loss, margin, distances to collapse and to KKT."""
+    """Measurements of one point of a run: loss, margin, distances from collapse and a KKT point."""
 
     step: int
     """Number of steps of descent or of the integrator."""

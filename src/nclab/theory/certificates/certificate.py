@@ -41,7 +41,7 @@ class Certificate(Printed):
     loss: float
     bias_norm: float
     optimal_loss: float
-    """Smallest loss that these norms allow."""
+    """Smallest loss that any network with the norms `alpha` and `beta` can have."""
     excess_loss: float
     alignment_lower: Bound
     """Lower bound on cos(w_c, h_c) for every class c, with w_c its centred classifier row and h_c
@@ -69,10 +69,11 @@ class Certificate(Printed):
     the classes, so nclab takes half of the requested delta to obtain the share `fraction`."""
     thesis_intra_lower: Bound
     """Lower bound of pan2023 on the intra-class cosine, with explicit constants. Its proof divides
-    by the smallest curvature of the loss over a range of scores w_c . h_c, here the range that the
-    loss allows."""
+    by the smallest second derivative of the loss on a range of scores w_c . h_c. nclab takes the
+    range that the loss allows."""
     thesis_inter_upper: Bound
-    """The two leading terms of pan2023's bound on the inter-class cosine, not a full bound."""
+    """The two leading terms of pan2023's upper bound on the inter-class cosine. These terms
+    alone are not a valid bound, because smaller terms are missing."""
     thesis_printed_intra_lower: Bound
     """Like `thesis_intra_lower`, but with the larger range of scores that pan2023 uses."""
     asymptotic: AsymptoticConstants
@@ -86,8 +87,8 @@ class Certificate(Printed):
     count_aware: CountAwareBounds | None = None
     """Bounds from the mean loss over samples; None if no counts were given."""
     worst_case_inputs: bool = False
-    """Whether `alpha` and `loss`, averages over classes, are only upper bounds. They are computed
-    from averages over samples if you do not pass the values of every class."""
+    """Whether `alpha` and `loss` are only upper bounds on the averages over classes. This is so for
+    unequal counts, if you do not pass the values of every class."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values.
@@ -118,7 +119,7 @@ class Certificate(Printed):
         }
 
     def to_record(self) -> dict[str, Any]:
-        """Return what nclab saves in a record: valid bounds, and why others are not valid."""
+        """Return what nclab saves in a record: valid bounds, and for the others the reason."""
         bounds = {name: getattr(self, name) for name in RECORDED}
         counted: dict[str, Any] = {}
         if self.count_aware is not None:
@@ -170,7 +171,10 @@ class _Row(NamedTuple):
 
 
 def certificate_table(certificate: Certificate) -> Group:
-    """Return a table of guaranteed and measured values, reasons for missing bounds, a summary."""
+    """Return a table of guaranteed and measured values, and the lines below it.
+
+    The lines give the reasons for missing bounds, and a summary.
+    """
     measured = certificate.measured
     table = Table(header_style="bold")
     table.add_column("quantity", no_wrap=True)

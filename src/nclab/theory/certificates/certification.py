@@ -283,7 +283,7 @@ def _fraction_inter(inputs: NormsAndLoss, delta: float, inter: Bound, pairs: boo
 
 
 def _thesis_intra(inputs: NormsAndLoss, bounds: ThesisBounds, *, printed: bool = False) -> Bound:
-    """Return the bound of pan2023 on the intra-class cosine, with the reason if it is vacuous."""
+    """Return the bound of pan2023 on the intra-class cosine, with a reason if it says nothing."""
     vacuous = f"vacuous: the theorem gives only alignment >= 1 - {bounds.alignment_gap:.3g}"
     reason = vacuous if bounds.intra_lower <= 0 else ""
     if printed and inputs.excess >= excess_to_leave(inputs.num_classes, inputs.product):

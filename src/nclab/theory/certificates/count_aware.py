@@ -46,7 +46,7 @@ class CountAwareBounds:
     within_upper: Bound
     """Upper bound 1 - rho^2 on the share of the features' squared norm that is within classes."""
     proof: str = "the optimum of these counts and targets"
-    """Origin of the class probabilities from which the bounds are computed."""
+    """Text that says which class probabilities the bounds were computed from."""
     soft: bool = False
     """Whether the loss is that of soft labels."""
 
@@ -248,7 +248,7 @@ def hard_loss_upper(counts: FloatArray, targets: FloatArray, loss: float) -> flo
     loss += 8 * float(np.finfo(float).eps) * (1 + math.log(len(own)) + loss)
 
     def losses(log_share: float) -> tuple[float, float, float]:
-        """Return the multiplier mu and, at its maximiser, mean soft-label and hard-label loss."""
+        """Return a multiplier mu, and the mean soft-label and hard-label loss of its maximiser."""
         share = math.exp(log_share)
         # tau - n/(mu C n_c) with mu = smallest (1 + share), without cancellation at small shares.
         x = np.log1p(rest / (above + share / (1 + share) / (weights * smallest)))
@@ -302,7 +302,7 @@ def _proved(program: Program, optimum: Optimum) -> float:
 
 
 def _at(program: Program, measure: Any, value: float) -> tuple[Program, Optimum] | None:
-    """Return the program whose penalty weight makes `measure` equal to `value`, and its optimum.
+    """Return the program with the penalty weight for which `measure` is `value`, and its optimum.
 
     The result is None if no positive weight is small enough. `measure`, a function of program and
     optimum, must fall as the weight grows. If there are many different counts, nclab finds the

@@ -27,7 +27,7 @@ STEPS = 2.0 ** np.concatenate([np.linspace(-8, 1, 73), np.arange(2.0, 17.0)])
 """Values of y (see the module docstring) to try, divided by the best y at small excess loss. Large
 values help if k is near the number of all pairs."""
 LADDER = 0.75 ** np.arange(49)
-"""Starts of the search, as positions between -1/(C-1) (position 0) and the largest cosine (1)."""
+"""Cosines where the search starts: 0 stands for -1/(C-1), and 1 for the largest cosine."""
 ALMOST_ALL = 0.9
 """Share of the pairs. If a caller excludes more pairs, nclab also computes the bound that excludes
 only this share, because it holds for the caller as well and may be smaller."""
@@ -159,7 +159,10 @@ def pairs_upper(inputs: NormsAndLoss, excluded: int) -> float | None:
 
 
 def _through_means(inputs: NormsAndLoss, graphs: GraphGroups, ratio: float, limit: float) -> float:
-    """Return a bound computed from a bound on cosines of class means; `limit` if not smaller."""
+    """Return a bound on inter-class cosines, from one on cosines of class means, or `limit`.
+
+    The result is `limit` if the bound would not be smaller.
+    """
     rho = alignment_lower(inputs)
     if rho <= 0:
         return limit
@@ -230,10 +233,10 @@ def _trace_bound(
 def _entropy(
     classes: int, trace: FloatArray, curved: FloatArray, floor: FloatArray
 ) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
-    """Return the largest sum of `_psi`(u) over the wrong classes, `top`, and a validity mask.
+    """Return the largest sum of `_psi`(u), `top`, and a mask that is true where both are valid.
 
-    Each wrong class has a number u >= -floor; mean and mean square of these numbers are known. The
-    sum is largest if every u is -floor or `top`.
+    The sum is over the wrong classes. Each has a number u >= -floor; mean and mean square of these
+    numbers are known. The sum is largest if every u is -floor or `top`.
     """
     mean = -trace / (classes - 1)
     square = (2 * classes * curved - trace**2) / (classes - 1)
@@ -251,7 +254,7 @@ def _entropy(
 def _row_sum_norm(
     classes: int, k: int, v: float, y: FloatArray, high: FloatArray, degree: FloatArray
 ) -> FloatArray:
-    """Return an upper bound on |G1| / mu, the effect of a bias of norm 1 on the loss bound."""
+    """Return an upper bound on |G 1| / mu: the loss bound changes by |G 1| for a bias of norm 1."""
     radius = (1 + abs(v)) * degree
     x = y * radius
     remainder = (_one_minus_root(x) - x / 2) / np.maximum(radius, 1e-300)

@@ -30,9 +30,9 @@ class MeanCosineProof:
     """Proof by duality that two class means with a cosine of at least `cosine` need more loss.
 
     Let G be the gradient of the loss at some logits, and B the matrix with <B, Q> >= 0 for every
-    Gram matrix Q of class means in which a pair has at least this cosine. The matrix
-    [[mu_w I, G/2], [G^T/2, mu_h I - xi B]] is positive semidefinite. It follows that the loss is at
-    least `loss_lower`; see docs/certificates.md.
+    Gram matrix Q of class means in which a pair has at least this cosine. The multipliers mu_w,
+    mu_h and xi >= 0 make the matrix [[mu_w I, G/2], [G^T/2, mu_h I - xi B]] positive semidefinite.
+    It follows that the loss is at least `loss_lower`; see docs/certificates.md.
     """
 
     cosine: float
@@ -159,7 +159,7 @@ class WorstPair:
     def prove(self, x: FloatArray, cosine: float, bias_norm: float) -> MeanCosineProof:
         """Return the proof of a lower bound on the loss if two class means reach this cosine.
 
-        The bound is valid for any `x`; it is almost exact if x is the worst network.
+        The bound is valid for any network `x`; it is almost exact if x is the worst network.
         """
         x, (mu_w, mu_h, xi) = self.polish(x, cosine)
         z = self.logits(x)
@@ -236,7 +236,7 @@ class WorstPair:
     def shortfall(
         self, slope: FloatArray, mu_w: float, mu_h: float, xi: float, cosine: float
     ) -> float:
-        """Return what to add to mu_w and mu_h so that the dual matrix is positive semidefinite."""
+        """Return what mu_w and mu_h lack to make the matrix of the proof positive semidefinite."""
         g11, g12, gr1, g1r, grr, grq = self.entries(slope)
         scale = math.sqrt(2 * self.others)
         trivial = np.array([[g11 + g12, scale * g1r], [scale * gr1, grr + self.free * grq]])
@@ -256,7 +256,7 @@ class WorstPair:
         return shortfall
 
     def entries(self, slope: FloatArray) -> FloatArray:
-        """Return the derivative with respect to a single logit, for each of the six kinds.
+        """Return the derivative with respect to a single logit, for each of six kinds of logits.
 
         `slope` holds the sums of the derivatives over all logits of a kind.
         """
@@ -277,7 +277,7 @@ class WorstPair:
 
 
 def _form(terms: tuple[tuple[int, int, int, float], ...]) -> FloatArray:
-    """Return the symmetric matrix of a form: factors times inner products of coordinate ranges."""
+    """Return the matrix of a quadratic form: a sum of factor times inner product of two ranges."""
     matrix = np.zeros((24, 24))
     for left, length, right, factor in terms:
         for offset in range(length):
@@ -315,8 +315,9 @@ def mean_cosine_upper(inputs: NormsAndLoss) -> MeanCosineProof | None:
     $$v^* = \max\cos(\tilde h_1,\tilde h_2)\ \text{s.t. loss} \le m+\varepsilon,\qquad
     L \ge f(Z)-\langle G,Z\rangle-(\mu_P+\mu_Q)\,C\alpha\beta$$
 
-    $\tilde h_1$ and $\tilde h_2$ are the means of two classes, f(Z) is the loss at the logits Z of
-    the proof, G its gradient, and $\mu_P$, $\mu_Q$ are `mu_weights` and `mu_features`.
+    $\tilde h_1$ and $\tilde h_2$ are the means of two classes, m the smallest loss that the norms
+    allow, and $m+\varepsilon$ the given loss. f(Z) is the loss at the logits Z of the proof, G its
+    gradient, and $\mu_P$, $\mu_Q$ are `mu_weights` and `mu_features`.
 
     Source: pan2023, Thm 2.3.1
     Range: [-1/(C-1), 0], or None if no cosine <= 0 can be proved.

@@ -159,7 +159,7 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
     shift = bias_shift(inputs)
 
     def above(steps: FloatArray) -> NDArray[np.bool_]:
-        """Return, for each step, whether a class score of alpha * beta + step needs more loss."""
+        """Whether a class score of alpha * beta + step needs more loss than allowed, per step."""
         one_class = g_rise(steps, classes, product)
         other_classes = g_rise(-steps / (classes - 1), classes, product)
         return np.asarray((one_class + (classes - 1) * other_classes) / classes > inputs.excess)
@@ -180,7 +180,7 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
 
 
 def excess_to_leave(num_classes: int, product: float) -> float:
-    r"""Return the excess loss up to which the proof of pan2023 assumes a correct range of scores.
+    r"""Return the excess loss up to which pan2023's proof assumes a correct range of scores.
 
     $$|x_c| > C\alpha\beta \;\Rightarrow\; \varepsilon \ge \min_{s=\pm(C-1)\alpha\beta}
     \tfrac1C\bigl[g(s)+(C-1)\,g\bigl(\tfrac{C\alpha\beta-s}{C-1}\bigr)\bigr]-m,\quad
@@ -228,7 +228,7 @@ def norm_range(inputs: NormsAndLoss) -> tuple[float, float]:
 
 
 def _end(inputs: NormsAndLoss, outside: float) -> float:
-    """Return the end of the allowed squared norms that lies towards `outside`, rounded outwards."""
+    """Return the end, towards `outside`, of the range of squared norms; it is rounded outwards."""
     inside = inputs.product
     for zoom in range(COARSE):
         a = np.linspace(inside, outside, POINTS)

@@ -35,8 +35,8 @@ POINTS = 65
 COARSE_POINTS = 17
 CELLS = 48
 CLASS_CELLS = 640
-"""Number of intervals of theta at the start, for all classes and for one class. The bound holds for
-every point of an interval, not only at its ends."""
+"""Numbers of intervals of theta at the start: `CELLS` if the bound is for all classes, and
+`CLASS_CELLS` for the bound on one class. A bound holds in whole intervals, not only at ends."""
 ROUNDS = 6
 MOST_CELLS = 800
 DROPPED = 1e-6
@@ -90,6 +90,8 @@ def class_alignment_lower(
     r"""Return a lower bound on the alignment of every class from the loss and norms of that class.
 
     $$\rho_c \ge \frac{g^{-1}(L_c)-\dot b_c}{\alpha_c\beta_c}$$
+
+    g(s) is the smallest loss of a class with the score s.
 
     Source: pan2023, Thm 2.3.1 (proof)
     Range: (0, 1]^C, -1 for classes without a guarantee.
@@ -201,8 +203,8 @@ def intra_lower(inputs: NormsAndLoss, alignment: float) -> IntraBound:
     $$\mathrm{intra}_c \ge \rho^{*2}\ \text{if sharp\_holds},\quad
     \text{else } \max\bigl(R^2, (2\rho^{*2}-1)_+^2\bigr)$$
 
-    R is the largest number such that every class with a mean cosine below R needs more loss; see
-    the module docstring.
+    R is the largest number such that every class whose features have a mean cosine below R with
+    their row has a larger loss than the given one; see the module docstring.
 
     Source: pan2023, Thm 2.3.1
     Range: [0, 1].
@@ -279,7 +281,7 @@ def _mixture(inputs: NormsAndLoss, alignment: float, low: float, high: float) ->
     allowed = inputs.optimal_loss + classes * inputs.excess
 
     def least(first: FloatArray, last: FloatArray) -> FloatArray:
-        """Return a lower bound on the mean cosine for all shares from `first` to `last`."""
+        """Return a lower bound on the mean cosine for all shares theta from `first` to `last`."""
         start, width = np.full(len(first), low), np.full(len(first), high - low)
         for _ in range(ZOOMS):
             p = start[:, None] + width[:, None] * np.linspace(0.0, 1.0, COARSE_POINTS)
@@ -315,7 +317,8 @@ def _share(
 ) -> FloatArray:
     """Return the smallest mean cosine of a class with a share theta of reversed features.
 
-    The other features are equal and have the given total loss.
+    Reversed features point away from the row of their class. The other features are equal and
+    have the given total loss.
     """
     remaining = 1 - theta
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -118,9 +118,9 @@ def curvature_printed(inputs: NormsAndLoss) -> float:
 
     $$\lambda = \varphi''(C\alpha\beta) = q(1-q)$$
 
-    $\varphi$ is the loss as a function of x, which the proof limits to
-    $[-C\alpha\beta, C\alpha\beta]$; q is the probability of the wrong classes at its ends. The
-    limits are correct for an excess loss below `excess_to_leave`.
+    $\varphi$ is the loss of a class as a function of $x_c$ (see `excess_to_leave`), which the
+    proof limits to $[-C\alpha\beta, C\alpha\beta]$; q is the probability of the wrong classes at
+    its ends. The limits are correct for an excess loss below `excess_to_leave`.
 
     Source: pan2023, Thm 2.3.1 (proof)
     Range: (0, 1/4]; about e^(-C alpha beta), so small that the theorem's bounds say nothing.

@@ -193,7 +193,7 @@ def shrunk(values: Tensor, samples: float, decay: float, factors: int) -> Tensor
 
 
 def solve_squared(setting: Setting, weight: float) -> Solution:
-    """Return the optimum of the squared error, without bias or with a free or penalised bias."""
+    """Return the optimum of the squared error: no bias, bias without penalty or penalised bias."""
     counts, n, C = setting.counts, setting.samples, setting.num_classes
     roots, share = counts.sqrt(), counts / setting.samples
     labels = roots.diag()

@@ -116,7 +116,7 @@ def _of_shape(setting: Setting, shape: Geometry, size: float, weight: float) -> 
 
 
 class DeepRelu(NamedTuple):
-    """Regularised objectives of two networks with ReLU between their linear maps."""
+    """Objectives (loss plus weight decay) of two networks with ReLU between their linear maps."""
 
     collapse: float
     """Objective of a collapsed network: the class means are orthogonal in every layer."""

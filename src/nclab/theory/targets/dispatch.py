@@ -68,7 +68,7 @@ def target(
             feature; with average="classes", λ means (λ, λ/C). 0 gives the limit of vanishing
             weight decay.
         norms: (α, β) instead of weight_decay: rms norms of the features and the classifier rows.
-        bias: penalty of the bias, 0 for a free bias, None for no bias.
+        bias: penalty of the bias; 0 for a bias without penalty, None for no bias.
         features: free, or relu for non-negative features.
         depth: number of linear maps after the features.
         smoothing: amount of label_smoothing, 0.1 by default.

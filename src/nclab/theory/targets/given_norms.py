@@ -53,7 +53,7 @@ class LeastLoss(NamedTuple):
 
 
 def least_loss(program: Program, norm: float) -> LeastLoss:
-    """Return the optimum with |W|_F |H|_F at most `norm`; the weight of the program is ignored.
+    """Return the optimum with |W|_F |H|_F at most `norm`; `program.weight` is ignored.
 
     nclab solves the program about a dozen times; if there are many different counts, it mostly
     uses averaged counts.
@@ -159,8 +159,8 @@ class _PathPoint(NamedTuple):
     lower: float
     """Proved lower bound on the objective."""
     parts: tuple[Tensor, ...]
-    """Bias, then `common` and `lift` (see `LogitPoint`) of the logits, of the Gram matrix of the
-    classifier and of that of the means."""
+    """Bias, then `common` and `lift` (see `LogitPoint`) for each of three matrices: the logits, the
+    Gram matrix of the classifier, and the Gram matrix of the class means."""
 
 
 class TargetPath:
@@ -189,7 +189,7 @@ class TargetPath:
         """Return the optimum at a given |W|_F |H|_F, interpolated between two solved optima.
 
         The error of the logits and Gram matrices is of the order of the squared step of the grid.
-        The loss is a proved lower bound, the larger one of those from the two optima.
+        The loss is a proved lower bound: each of the two optima gives one, and the larger is taken.
         """
         if not norm <= self.largest_norm:
             raise DataError(self._too_large(norm))
@@ -235,7 +235,7 @@ class TargetPath:
         )
 
     def _simple(self, cost: float) -> tuple[float, float]:
-        """Return the best factor for logits proportional to I - 11^T/C, and its objective."""
+        """Return the best factor k for logits k (I - 11^T/C), and the objective with it."""
         others = len(self.counts) - 1
         gap = max(0.0, math.log(others * (1 / cost - 1))) if cost < 1 else 0.0
         return gap, math.log1p(others * math.exp(-gap)) + cost * gap

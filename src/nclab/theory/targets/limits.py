@@ -27,7 +27,7 @@ def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor
 
     D is the diagonal matrix of the counts, P = I - 11^T/C, and the columns of $\bar H$ are the
     class means; the logits become proportional to P. Derived in docs/targets.md for all counts; cf.
-    Thrampoulidis et al. 2022 (SELI). With a free bias, the features have mean zero and
+    Thrampoulidis et al. 2022 (SELI). With a bias without penalty, the features have mean zero and
     $WW^\top \propto (D - nn^\top/\textstyle\sum n)^{1/2}$ with n the vector of counts.
     """
     D = torch.as_tensor(counts, dtype=torch.float64)
@@ -36,9 +36,10 @@ def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor
 
 
 def _logits(metric: Tensor, biased: bool) -> tuple[Tensor, Tensor]:
-    """Return the logits without bias, and the free bias, in the limit and up to scale.
+    """Return the logits W H and the bias in the limit of vanishing weight decay, up to scale.
 
-    Their sum is P = I - 11^T/C.
+    The bias has no weight decay; it is zero if `biased` is false. The logits plus the bias, added
+    to every column, are P = I - 11^T/C.
     """
     P = torch.eye(len(metric), dtype=torch.float64) - 1 / len(metric)
     bias = P @ metric / metric.sum() if biased else torch.zeros_like(metric)

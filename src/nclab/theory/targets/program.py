@@ -39,7 +39,7 @@ class Program:
     weight: float
     """Penalty weight t, the geometric mean of the two weight decays."""
     bias: float | None = None
-    """Penalty of the bias: 0 for a free bias, None for no bias."""
+    """Penalty of the bias: 0 for a bias without penalty, None for no bias."""
     focal_gamma: float = 0.0
     """Exponent of the focal loss; 0 is cross-entropy."""
 
@@ -95,7 +95,7 @@ class Program:
 
 
 class LogitPoint(NamedTuple):
-    """Logits of a program, by groups: a point of the search."""
+    """Logits and bias at one point of the search, stored once for each group or pair of groups."""
 
     common: Tensor
     """(G, G) logits b: the logit of a class in the row's group, for a sample of another class in
@@ -115,14 +115,13 @@ class LogitPoint(NamedTuple):
 
 
 class GradientBlocks(NamedTuple):
-    """Gradient G of the loss with respect to M D^{1/2}, by groups."""
+    """Gradient of the loss with respect to M D^{1/2}, a (C, C) matrix, as blocks for G groups."""
 
     common: Tensor
-    """(G, G) block of the gradient, a (C, C) matrix, that acts on vectors constant on every
-    group."""
+    """(G, G) block that acts on vectors whose entries are equal within every group."""
     within: Tensor
-    """(G,) minus the eigenvalue of the gradient for vectors that are nonzero only in one group and
-    sum to 0."""
+    """(G,) eigenvalues of the negative gradient: entry g is for vectors that are nonzero only in
+    group g and sum to 0."""
 
 
 class LossAndGradient(NamedTuple):

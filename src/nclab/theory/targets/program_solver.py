@@ -36,7 +36,7 @@ are set to t, their value at the optimum; nclab tries every width."""
 
 
 class Distributions(NamedTuple):
-    """Class probabilities q by groups."""
+    """Class probabilities q of the lower bound, which depend only on the groups of the classes."""
 
     others: Tensor
     """(G, G) probability of a wrong class in the row's group, for samples of the column's group."""
@@ -66,7 +66,7 @@ def lower_bound(program: Program, point: LogitPoint) -> float:
 
 
 def _feasible(program: Program, blocks: GradientBlocks) -> float:
-    """Return the best lower bound from a gradient, after its norm is reduced to at most t."""
+    """Reduce the norm of a gradient to at most t; return the best lower bound that it gives."""
     left, values, right = torch.linalg.svd(blocks.common)
     t = program.weight
     largest = max(float(values.max()), float(blocks.within.max()), 1e-300)
@@ -124,8 +124,8 @@ def _dual_value(program: Program, guess: Distributions) -> float:
 
 
 GAP = 1e-10
-"""A program counts as solved if its relative duality gap is at most this; with more than `MANY`
-groups, at most `COARSE_GAP`."""
+"""A program counts as solved if its relative duality gap is at most this number; with more than
+`MANY` groups, the limit is `COARSE_GAP`."""
 COARSE_GAP = 2e-6
 MANY = 150
 CLUSTERS = 30

@@ -61,7 +61,7 @@ class Target(Printed):
     classifier_gram: Tensor
     """(C, C) Gram matrix W W^T."""
     mean_gram: Tensor
-    """(C, C) inner products of the class means that the classifier reads."""
+    """(C, C) inner products of the class means of the classifier's inputs."""
     loss: float
     """Mean loss over samples."""
     objective: float | None
@@ -252,7 +252,7 @@ def target_table(target: Target) -> Lines:
 
 
 def lines(target: Target) -> list[str]:
-    """Return the lines below the table."""
+    """Return the lines below the table: loss, proof, and lost or merged classes."""
     value = f"loss {target.loss:.10g}"
     if target.objective is not None:
         value += f", with penalties {target.objective:.10g}"

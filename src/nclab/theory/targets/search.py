@@ -205,7 +205,7 @@ def _exchanged(setting: Setting, point: Tensor) -> Tensor:
 
 
 def _neighbours(setting: Setting, point: Tensor) -> Iterator[Tensor]:
-    """Yield the point with two classes exchanged, for each pair with different counts."""
+    """Yield, for each pair of classes with different counts, the point with the two exchanged."""
     C, dim = setting.num_classes, _dim(setting)
     for a, b in combinations(range(C), 2):
         if setting.targets is None and setting.counts[a] == setting.counts[b]:

@@ -21,8 +21,8 @@ MOST_CLASSES = 5000
 SMALLEST, LARGEST = 1e-100, 1e100
 """Range of weight decays, norms and counts whose products are finite floats."""
 SMALLEST_PENALTY, LARGEST_PENALTY = 1e-12, 1e9
-"""Range of bias penalties. Below it a penalised bias equals a free bias up to rounding, and above
-it the bias is zero up to rounding."""
+"""Range of bias penalties. Below it, the bias is that without penalty up to rounding; above it,
+the bias is zero up to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
