@@ -83,7 +83,7 @@ def find_logit_source(
 def _source_of(
     call: LinearCall, index: int, output: Tensor, mask: Tensor | None
 ) -> LogitSource | None:
-    """Return how this call's result becomes the model's output; None if it does not."""
+    """Return how the model's output is computed from this call's result; None if it is not."""
     result = call.target()
     if result is None or result.is_meta or not (is_dense(output) and is_dense(result)):
         return None
@@ -249,7 +249,7 @@ def _feature_logit_pairs(
     mask: Tensor | None,
     weights: WeightAndBias | None = None,
 ) -> Iterator[_FeatureLogitPair]:
-    """Yield every tensor of a module that may be the features of an output, with that output.
+    """Yield pairs of an output and a tensor of a module that may hold the features of this output.
 
     Given the `weights` of the classifier, also yield the features at single positions of sequences,
     if their logits are the output.

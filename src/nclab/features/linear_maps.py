@@ -209,7 +209,7 @@ def fit_parameters(
 def _fit_with_bias(
     model: nn.Module, module: nn.Module, rows: Tensor, logits: Tensor, weight: Tensor
 ) -> tuple[Fit, Offset] | None:
-    """Return the first form that fits this weight, and a reader of its bias; None if none fits.
+    """Return how this weight turns rows into logits, and a reader of the bias; None if it does not.
 
     The bias is tried in this order: tensors of the same module, no bias, tensors of other modules.
     """
@@ -302,7 +302,7 @@ def _tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _weight_reader(module: nn.Module, name: str = "weight") -> Callable[[], Tensor]:
-    """Return a function that reads a weight; weights computed by a hook are recomputed."""
+    """Return a function that reads the current weight, also if a hook computes the weight."""
 
     def read() -> Tensor:
         for hook in module._forward_pre_hooks.values():

@@ -214,7 +214,7 @@ def mean_rows(features: Tensor, count: int) -> Tensor:
 
 
 def _by_sample(tensor: Tensor, count: int) -> Iterator[Tensor]:
-    """Yield a tensor as (B, positions, d) for each of its dimensions that may be the samples."""
+    """Yield (B, positions, d) views of a tensor, one per dimension that may index the samples."""
     if tensor.ndim > 2 and len(tensor) == count:
         yield tensor.flatten(1, -2)
     if tensor.ndim == 3 and tensor.shape[1] == count:

@@ -48,7 +48,7 @@ LAYER_COLUMNS = {
     "reference_ncc_accuracy": "train ncc",
     "strong_test_collapse": "strong",
 }
-"""Metrics in the table of many layers -> heading. The other metrics are in `to_dicts`."""
+"""Columns of the table of layers: metric -> heading. The other metrics are in `to_dicts`."""
 STRATA_COLUMNS = {
     "within": "within",
     "ncc_accuracy": "ncc",
@@ -58,7 +58,7 @@ STRATA_COLUMNS = {
     "beta": "|w|",
     "alignment": "cos(w, mean)",
 }
-"""Averages in the table of classes by frequency -> heading."""
+"""Columns of the table of classes by frequency: name of an average -> heading."""
 
 
 class Displayed(Printed, ABC):

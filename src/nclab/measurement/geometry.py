@@ -13,7 +13,8 @@ DIGITS = 4
 """Decimal digits of the coordinates."""
 GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 TINY = 1e-7
-"""Directions with less than this share of the largest spread of class means are rounding errors."""
+"""Directions in which class means spread less than this share of their largest spread are ignored
+as rounding errors."""
 
 
 def geometry(

@@ -120,7 +120,7 @@ def heavy_tail_warnings(
         names: metrics that have an interval, in the order of tables.
         spread: None if there was no second pass.
         losses: None without a classifier.
-        counts: samples of each class.
+        counts: number of samples of each class.
     """
     warnings = []
     of_spread = [name for name in names if name in OF_SPREAD | OF_LOSS]

@@ -48,7 +48,7 @@ class Cache:
 
 
 class LayerStream:
-    """Sums over the samples of one layer: moments, logit statistics, and those of a second pass.
+    """Statistics of one layer: moments, logit statistics, and the sums of a second pass.
 
     `update` adds a batch of the first pass, `update_second` one of the second pass. `collapse`
     computes the measurement.
@@ -434,7 +434,7 @@ class LayerStream:
             self._second_pass = _added(self._second_pass, second_pass, sums["second_pass"])
 
     def all_reduce_first(self, ranks: ProcessGroup) -> None:
-        """Add up the first pass over all processes of a group."""
+        """Replace the sums of the first pass by their totals over all processes of a group."""
         if self.num_classes is None:  # each process knows only the labels it has seen
             self.grow(int(ranks.gather([self.moments.num_classes]).max()))
         self.moments.all_reduce(ranks.group)
@@ -445,14 +445,14 @@ class LayerStream:
             self.logits.all_reduce(ranks.group)
 
     def all_reduce_second(self, ranks: ProcessGroup) -> None:
-        """Add up the second pass over all processes of a group."""
+        """Replace the sums of the second pass by their totals over all processes of a group."""
         self._second_pass = self._second_pass or SecondPass(self.moments)
         self._second_pass.all_reduce(ranks.group)
         if self._rare is not None and self._rare.scatter is not None:
             ranks.reduce_(self._rare.scatter)
 
     def drop_second_pass(self) -> None:
-        """Drop the second pass, because another process could not complete it."""
+        """Drop the sums of the second pass, because another process could not complete it."""
         self._second_pass = None
 
 
@@ -509,13 +509,13 @@ class DistributedData:
         self.ranks.gather([FAILED, 0, 0])
 
     def join_first(self, streams: Sequence[LayerStream]) -> None:
-        """Add up the first pass of all processes."""
+        """Replace the sums of the first pass by their totals over all processes."""
         self._require_same_layers([stream.moments.dim for stream in streams])
         for stream in streams:
             stream.all_reduce_first(self.ranks)
 
     def join_second(self, streams: Sequence[LayerStream], *, complete: bool) -> bool:
-        """Add up the second pass; return False and drop it if one process could not complete it."""
+        """Add up the second-pass sums of all processes; drop them, return False if a process failed."""
         all_complete = bool(self._states([READY, int(complete), 0])[:, 1].all())
         for stream in streams:
             if all_complete:

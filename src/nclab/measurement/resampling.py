@@ -258,7 +258,7 @@ class GroupJackknife:
 def _all_but_one(parts: list[Kind]) -> list[Kind]:
     """Return for each part the merge of all other parts.
 
-    Merges the parts before it with the parts after it, so that 3 G merges suffice for G parts.
+    Merges the parts before each part with those after it, so that 3 G merges suffice for G parts.
     """
     suffixes: list[Kind] = []
     for part in reversed(parts):

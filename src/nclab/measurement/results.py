@@ -109,7 +109,7 @@ class LayerResults:
     closest_pairs: tuple[ClassPair, ...]
     """The ten pairs of classes with the largest inter-class cosines, largest first."""
     counts: Tensor
-    """(C,) samples per class."""
+    """(C,) number of samples of each class."""
     intra_cosine: Tensor
     """(C,) intra-class cosine."""
     variances: Tensor
@@ -372,9 +372,9 @@ class Stratum(NamedTuple):
     classes: int
     samples: int
     least: int
-    """Samples of the smallest class."""
+    """Number of samples of the smallest class."""
     most: int
-    """Samples of the largest class."""
+    """Number of samples of the largest class."""
     within: float | None
     """Variance within these classes, divided by tr Σ_B of all classes; None if every class of the
     group has one sample."""

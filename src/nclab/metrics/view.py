@@ -27,10 +27,10 @@ Value = TypeVar("Value")
 TILE = 512
 """Number of classes on each side of a tile, which takes 2 MiB in float64."""
 SMALL_TILE = 256
-"""Side of a tile if there are only a few tiles; less work is then wasted on the diagonal."""
+"""Side of a tile for up to 4 * TILE classes: small tiles waste less work below the diagonal."""
 NEAR = 1e-4
-"""The squared distance of two means is computed from their difference, not from their cosine, if it
-is less than this share of the sum of their squared norms."""
+"""Below this share of the sum of their squared norms, the squared distance of two means is computed
+from their difference, not from their cosine."""
 Classes = Tensor | None
 """(k,) the rows of the classifier that belong to the classes of the moments; None for all."""
 
