@@ -515,7 +515,7 @@ class DistributedData:
             stream.all_reduce_first(self.ranks)
 
     def join_second(self, streams: Sequence[LayerStream], *, complete: bool) -> bool:
-        """Add up the second-pass sums of all processes; drop them, return False if a process failed."""
+        """Add up the sums of the second pass; drop them and return False if a process failed."""
         all_complete = bool(self._states([READY, int(complete), 0])[:, 1].all())
         for stream in streams:
             if all_complete:
