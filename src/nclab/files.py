@@ -159,7 +159,7 @@ def read_regular(path: Path, *, root: Path | None = None, max_bytes: int = MAX_B
 
 
 def list_folder(folder: Path, *, root: Path) -> dict[str, int]:
-    """Return the sorted names in a folder with their modes; no link below `root` is followed.
+    """Return {name: file mode} of a folder, sorted by name; no link below `root` is followed.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())

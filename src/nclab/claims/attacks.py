@@ -164,7 +164,7 @@ def swap(key: str, first: str, second: str) -> Change:
 
 
 def opposite(values: Any) -> dict[Any, Any]:
-    """Map the smallest value to the largest, the second smallest to the second largest, …"""
+    """Return a mapping of the smallest value to the largest, the second smallest to the next, …"""
     return dict(zip(sorted(values), sorted(values, reverse=True), strict=True))
 
 

@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 
     @property
     def tone(self) -> str:
-        """Meaning of the verdict for the claim, which selects a colour: good, fair, bad or open."""
+        """Rating of the claim by this verdict (good, fair, bad or open), which selects a colour."""
         return MARKS_AND_TONES[self][1]
 
 
@@ -92,7 +92,7 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """The answer; without one, the evidence as a sentence."""
+        """The answer if there is one, otherwise the evidence as a sentence."""
         text = self.answer or self.evidence
         return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', ')')) else '.'}"
 

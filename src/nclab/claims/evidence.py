@@ -70,7 +70,7 @@ def best_evidence(name: str) -> dict[str, Any] | None:
 
 
 def describe_size(numbers: Mapping[str, Any]) -> str:
-    """Return preset, size and number of seeds in a few words.
+    """Return preset, size and number of seeds of an experiment as a short text.
 
     The numbers may state their `size`; otherwise it is read from the configuration.
 

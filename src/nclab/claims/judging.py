@@ -17,7 +17,7 @@ from nclab.claims.effects import TAIL, Effect, Part, Share, decide, effect_of, i
 from nclab.text import counted
 
 MOST_SETTINGS = 0.9
-"""Share of the settings that must be decided, and agree, for a verdict on all settings."""
+"""Smallest share of decided settings for a verdict on the claim; they must also agree."""
 POWER = 0.8
 """A number of seeds "probably" decides an effect if it does so with at least this probability."""
 DRAWS = 200
@@ -245,7 +245,7 @@ def _corrected(parts: Sequence[Part | Share], margin: float, one_is_enough: bool
 
 
 def _headline(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return estimate, interval, margin and seeds of the finding with the median estimate."""
+    """Return estimate, interval, margin and seeds of the finding whose estimate is the median."""
     known = [finding for finding in findings if finding.numbers.get("seeds")]
     known.sort(key=lambda finding: float(finding.numbers["estimate"]))
     keys = ("estimate", "interval", "margin", "seeds")
@@ -253,7 +253,7 @@ def _headline(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _answer(effect: Effect, template: str) -> str:
-    """Return the sentence of a claim with the numbers of an effect."""
+    """Return the answer to a claim as a sentence: the template with the numbers of an effect."""
     if not template:
         clauses = {"seeds": "{what} in {estimate}", "%": "{estimate} of {what}"}
         template = clauses.get(effect.unit, "the {what} is {estimate}")

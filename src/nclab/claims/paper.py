@@ -92,7 +92,7 @@ def find_preset(experiment: Experiment, name: str) -> Any:
 
 
 def find_author_file(names: Sequence[str], *, source: str) -> Path:
-    """Return the first of these files in the folder of the author's data; raise `MissingData`.
+    """Return the first named file that exists in the folder of the author's data, or raise.
 
     Args:
         names: paths below the folder.

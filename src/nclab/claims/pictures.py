@@ -65,7 +65,7 @@ class Points(NamedTuple):
 
 
 def mean_curve(rows: Iterable[Row], x: str, line: Line) -> Series:
-    """Return the mean over seeds against a field, with a band from the smallest to the largest.
+    """Return a curve of the mean over seeds against a field, with a band from minimum to maximum.
 
     Several rows of a seed at the same x are averaged first. Rows without a field `seed` count as
     seeds of their own. A single seed has no band.
@@ -161,7 +161,7 @@ def point_panel(
 
 
 def mean_points(label: str, columns: Sequence[Sequence[float]], **style: Any) -> Points:
-    """Return points at the means of some columns, with bars from the smallest to the largest."""
+    """Return a point at the mean of each column, with an error bar from minimum to maximum."""
     return Points(
         label,
         [fmean(values) if values else None for values in columns],

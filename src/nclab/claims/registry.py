@@ -119,7 +119,7 @@ def attacks() -> dict[str, Attacks]:
 
 
 def contents(paper: str) -> Iterator[object]:
-    """Yield the values of all names in the modules of a paper, in the order of the modules."""
+    """Yield every object that the modules of a paper define or import, module by module."""
     for module in _modules(paper):
         yield from vars(module).values()
 

@@ -19,7 +19,7 @@ HAND_TOLERANCE = 1e-9
 
 
 def draws(preset: str) -> int:
-    """Return how many data sets of each kind a preset draws."""
+    """Return how many random data sets of each kind a preset draws to test a statement."""
     return {"quick": 20_000, "paper": 200_000}[preset]
 
 

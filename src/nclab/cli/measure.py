@@ -173,7 +173,7 @@ def command(
 
 
 def _classes_of_training(collapse: "Collapse", options: dict[str, Any]) -> dict[str, Any]:
-    """Return options by which a test set is measured with the classes of the training data.
+    """Return the options for measuring a test set with the classes of the training data.
 
     A test set may lack the last classes, and may have classes that were skipped in training.
     """

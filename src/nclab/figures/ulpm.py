@@ -137,7 +137,7 @@ def margins_picture(samples: Samples, *, title: str = "", name: str = "margins")
 
 
 def escape_picture(runs: Mapping[str, Samples], *, name: str = "escape") -> Picture:
-    """Return a picture of normalised margin and angles for runs from ji2022, Example 3.1."""
+    """Return a picture of runs from ji2022, Example 3.1: margin, and angles between class means."""
     margins, angles = [], []
     for (run, samples), (colour, style) in zip(runs.items(), _ESCAPE_STYLES, strict=False):
         rows = [row for row in samples if row["log_time"] is not None and row["log_time"] >= 1]

@@ -535,7 +535,7 @@ class RunningEstimate:
         shared.join_first(self.streams)
 
     def _pairs(self) -> Iterator[tuple[MeasuredLayer, LayerStream]]:
-        """Return the measured layers with their streams; empty before the first rows."""
+        """Return pairs of a measured layer and its stream; no pairs before the first batch."""
         return zip(self.layers.measured, self.streams, strict=False)
 
     def _logits(self, rows: list[Tensor]) -> Tensor | None:

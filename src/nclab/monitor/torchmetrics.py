@@ -74,7 +74,7 @@ class Layout:
             start = stop
 
     def moments(self, row: Tensor) -> ClassMoments:
-        """Return the moments in a row; their sums share its memory, so updates change the row."""
+        """Return the `ClassMoments` of a row; both share memory, so updates change the row."""
         parts = dict(self.views(row))
         seen = parts.pop("seen").tolist()
         parts |= {name: parts[name].long() for name in ("count", "zeros")}

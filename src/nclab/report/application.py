@@ -232,7 +232,7 @@ class Responses:
         return StreamingResponse(stream, media_type="text/event-stream")
 
     async def changes(self, request: Request) -> Response:
-        """Stream an event whenever one run has grown."""
+        """Stream an event whenever the requested run has new records."""
         stream = self._changes(request, request.query_params.get("run", ""))
         return StreamingResponse(stream, media_type="text/event-stream")
 

@@ -216,7 +216,7 @@ class Pages:
         ]
 
     def _describe(self, experiment: str, claims: list[Mapping[str, Any]]) -> dict[str, str]:
-        """Return title and statement of an experiment, and a summary of its verdicts."""
+        """Return title and statement of an experiment, and counts of the verdicts on its claims."""
         description = {"title": experiment, "says": "", "source": "", "about": ""}
         description |= self.content.descriptions.get(experiment, {})
         verdicts = []

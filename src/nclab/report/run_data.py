@@ -289,7 +289,7 @@ def class_names(layer: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _explain(certificate: Mapping[str, Any], class_bounds: list[float]) -> str:
-    """Return the certificate in sentences; `class_bounds` are the bounds within each class."""
+    """Explain a certificate in sentences; `class_bounds` bound the cosines within each class."""
     excess = _number(certificate.get("excess_loss")) or 0.0
     loss = f"The loss is {excess:.3g} above the lowest loss that these norms allow"
     if (by_samples := _number(certificate.get("samples_excess_loss"))) is not None:

@@ -19,7 +19,7 @@ from nclab.training.data.samples import Samples
 
 Balance = Literal["standardise", "batch_norm", "reject", "none"]
 Cones = tuple[tuple[tuple[float, ...], ...], ...]
-"""For every class the normals b_1, ..., b_k of its cone."""
+"""For every class the normals b_1, ..., b_k of the planes that bound its cone."""
 Array = NDArray[np.float64]
 
 TIE = 1e-9

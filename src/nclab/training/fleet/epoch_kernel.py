@@ -74,9 +74,9 @@ class Numbers(NamedTuple):
     momentum: Any
     beta2: Any
     fresh1: Any
-    """1 - beta1, computed in float64 and then rounded."""
+    """Weight of a new gradient in Adam's mean: 1 - beta1, rounded after the subtraction."""
     fresh2: Any
-    """1 - beta2, computed in float64 and then rounded."""
+    """Weight of a new squared gradient: 1 - beta2, rounded after the subtraction."""
     adam_epsilon: Any
     smoothing: Any
     focal_gamma: Any
@@ -100,7 +100,7 @@ class Work(NamedTuple):
     """Two buffers (2, widest * batch) for the gradients that pass from layer to layer: the backward
     pass reads one and writes the other, in turns."""
     moments: Array
-    """Mean and 1 / sigma of the batch, (layers, 2, width)."""
+    """Mean and 1 / sigma of every neuron over the batch, (layers, 2, width)."""
     decays: Array
     """Weight decay of all other parameters (row 0) and of the classifier's bias (row 1), (2, 2).
     Column 0 times a parameter is added to the gradient. Column 1 multiplies the parameter."""
@@ -232,7 +232,7 @@ def _backward(
 
 @_compiled
 def _inputs(work: Work, choices: Choices, index: int) -> Array:
-    """Return the memory of a linear layer's inputs."""
+    """Return the array in `work` that holds the inputs of a linear layer."""
     if index == 0 or index > choices.first_norm:
         return work.features[index]
     return work.active[index - 1]

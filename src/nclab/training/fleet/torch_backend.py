@@ -185,7 +185,7 @@ def _focal(log_p: Tensor, labels: Tensor, gamma: float) -> tuple[Tensor, Tensor]
 
 
 def _add_at(G: Tensor, labels: Tensor, value: float) -> Tensor:
-    """Add a value to the entry of every sample's label, in place."""
+    """Add a value to each sample's entry at its label, in place; return G."""
     return G.scatter_add_(0, labels[None], G.new_full((1, len(labels)), value))
 
 

@@ -37,7 +37,7 @@ READ_IF: dict[str, Condition] = {
     "recipe.focal_gamma": ("recipe.loss", lambda name: name == "focal"),
     "selection.tail": ("selection.imbalance", lambda ratio: ratio > 1),
 }
-"""Fields that are used only if another field has certain values, with this condition."""
+"""For each field that is used only with certain values of another field: this condition."""
 
 
 @dataclass(frozen=True)
