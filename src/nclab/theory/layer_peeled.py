@@ -1,5 +1,5 @@
-"""The layer-peeled loss g of one class: value, derivative and inverse, for losses down to
-1e-300."""
+"""The layer-peeled loss g of one class as a function of its score: value, derivative and inverse,
+for losses down to 1e-300."""
 
 import math
 

@@ -44,7 +44,7 @@ class Stepper(Protocol):
     rate: float
 
     def advance(self, steps: int, share: Array) -> Advance:
-        """Take steps and return their result; `share` (CN,) weights the samples in the loss."""
+        """Take steps and return their result; `share` (CN,) are the sample weights in the loss."""
 
     def move(self, by: Array) -> None:
         """Add an array to the point."""

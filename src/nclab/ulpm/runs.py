@@ -136,7 +136,7 @@ class UlpmSolution:
 
 
 def solve(config: UlpmConfig) -> UlpmSolution:
-    """Run the model with the given options."""
+    """Run the model with the given options; return the trajectory and these options."""
     problem = config.problem
     start = problem.initial(scale=config.scale, seed=config.seed)
     if config.method == "flow":

@@ -61,9 +61,10 @@ class Sample:
     nc2_equiangularity_weights: float
     nc3_self_duality: float
     kkt_epsilon: float
-    """Distance from stationarity in problem (5); nan before the classes are separated."""
+    """Distance from stationarity in problem (5) of ji2022; nan before the classes are separated."""
     kkt_delta: float
-    """Largest violation of complementary slackness; nan before the classes are separated."""
+    """Largest product of multiplier and slack in problem (5) of ji2022; nan before the classes
+    are separated."""
     weight_norm: float
     feature_norm: float
     log_gap: float

@@ -65,8 +65,8 @@ class Certificate(Printed):
     inter_proof: MeanCosineProof | None = field(repr=False)
     """Proof of `inter_upper` by duality."""
     thesis_delta: float
-    """Delta of the bounds of pan2023, the `thesis_…` bounds. These hold for a share 1 - 2 delta of
-    the classes, so nclab takes half of the requested delta to obtain the share `fraction`."""
+    """Delta of the `thesis_…` bounds, which are those of pan2023. They hold for a share 1 - 2 delta
+    of the classes, so nclab halves the delta that was passed; the share is then `fraction`."""
     thesis_intra_lower: Bound
     """Lower bound of pan2023 on the intra-class cosine, with explicit constants. Its proof divides
     by the smallest second derivative of the loss on a range of scores w_c . h_c. nclab takes the

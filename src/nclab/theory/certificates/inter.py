@@ -301,9 +301,9 @@ def _cross_entropy(
 
 
 INFLATIONS = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 2.0, 8.0, 32.0)
-"""Relative increases of the excess loss. The worst network is searched at a slightly larger loss,
-so that its lower bound, despite rounding, reaches the given loss. The large values are needed with
-a bias, or if the excess loss is below rounding."""
+"""Relative increases of the excess loss. nclab searches for the worst network at a slightly larger
+loss, so that the proved lower bound, despite rounding, reaches the given loss. The large values
+are needed with a bias, or if the excess loss is below rounding."""
 
 SMALLEST = 1e-290
 """Smallest optimal loss for which the search stays within the range of floats."""

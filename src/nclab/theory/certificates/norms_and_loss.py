@@ -180,7 +180,7 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
 
 
 def excess_to_leave(num_classes: int, product: float) -> float:
-    r"""Return the excess loss up to which pan2023's proof assumes a correct range of scores.
+    r"""Return the excess loss below which the range of scores in pan2023's proof is correct.
 
     $$|x_c| > C\alpha\beta \;\Rightarrow\; \varepsilon \ge \min_{s=\pm(C-1)\alpha\beta}
     \tfrac1C\bigl[g(s)+(C-1)\,g\bigl(\tfrac{C\alpha\beta-s}{C-1}\bigr)\bigr]-m,\quad

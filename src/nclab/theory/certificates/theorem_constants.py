@@ -110,7 +110,7 @@ class ThesisBounds:
     """Gap E: the alignment is at least 1 - E, which says nothing if E is above 1."""
     intra_lower: float
     inter_upper: float
-    """The two leading terms of the theorem's bound on the inter-class cosine; not a full bound."""
+    """Leading two terms of the theorem's bound on the inter-class cosine; the rest is missing."""
 
 
 def curvature_printed(inputs: NormsAndLoss) -> float:

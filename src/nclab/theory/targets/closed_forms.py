@@ -11,7 +11,7 @@ from nclab.theory.targets.setting import CLOSED, Setting, Solution, factor_grams
 GRID = 400
 NEAR = 1e-4
 """Half-width of an interval around a minimum that was found on a grid; in this interval nclab
-searches the root of the derivative."""
+searches for the root of the derivative."""
 STEPS = 20_000
 SOURCE = "docs/targets.md, mean squared error"
 

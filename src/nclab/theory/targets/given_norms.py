@@ -34,7 +34,7 @@ from nclab.theory.targets.program_solver import (
 from nclab.theory.targets.setting import Solution
 
 CLOSE = 1e-7
-"""Relative accuracy at which the norm is reached; the error of the loss is about its square."""
+"""Relative error allowed for the norm; the error of the loss is about the square of this."""
 WEAKEST = 1e-12
 """Smallest penalty weight t, divided by `critical_weight`, that is not treated as zero."""
 
