@@ -93,7 +93,7 @@ def read_arrays(path: str | os.PathLike[str]) -> Arrays:
 
 
 def read_labels(path: str | os.PathLike[str]) -> Any:
-    """Return the labels in a file that has no features: .npy, .csv, or an array "labels"."""
+    """Return the labels in a file of labels: .npy, .csv, or a file with an array "labels"."""
     file = Path(path)
     if file.suffix == ".npy":
         return read_arrays(file)[FEATURES[0]]
@@ -200,7 +200,7 @@ def _native(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _read_safetensors(file: Path, name: str) -> "Tensor":
-    """Return a tensor; raise for floating-point numbers of 8 bits or fewer."""
+    """Return one tensor of a .safetensors file; raise for floats of 8 bits or fewer."""
     with _open_safetensors(file) as archive:
         tensor: Tensor = archive.get_tensor(name)
     if tensor.dtype.is_floating_point and tensor.dtype.itemsize < 2:

@@ -64,7 +64,7 @@ def judge_all(
 def judge_experiment(
     name: str, numbers: Numbers, *, recorded: bool = False
 ) -> list[dict[str, Any]]:
-    """Judge the claims about an experiment from these numbers; for `recorded` see `judge`."""
+    """Judge the claims about an experiment from its `numbers`; for `recorded` see `judge`."""
     claims = [claim for claim in registry.claims() if claim.needs == name]
     if recorded:
         return [judge(claim, numbers) for claim in claims]

@@ -189,7 +189,7 @@ def _classes_of_training(collapse: "Collapse", options: dict[str, Any]) -> dict[
 def _measured(
     file: Path, shards: list[Path], label_file: Path | None, **options: Any
 ) -> "Collapse":
-    """Measure shards, or a single file whose labels may be in another file."""
+    """Measure shards (files with parts of one data set), or one file with separate labels."""
     from nclab.array_files import FEATURES, LABELS, pick, read_arrays, read_labels
     from nclab.measurement.arrays import measure_features
     from nclab.measurement.shards import measure_shards

@@ -119,7 +119,7 @@ def _metrics(record: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
 
 
 def _first(*values: Any) -> int | float | None:
-    """Return the first value that is a finite number; records may contain anything."""
+    """Return the first of the values that is a finite number; None if none is."""
     return next((value for value in values if is_number(value)), None)
 
 

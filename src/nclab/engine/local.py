@@ -109,7 +109,7 @@ class _Processes:
             _stop(self._workers)
 
     def _receive(self) -> None:
-        """Wait until some worker sends a message or dies."""
+        """Wait for messages or the death of a worker; handle messages, remove dead workers."""
         ends: dict[Any, _Worker] = {worker.pipe: worker for worker in self._workers}
         ends |= {worker.process.sentinel: worker for worker in self._workers}
         for worker in dict.fromkeys(ends[end] for end in connection.wait(list(ends))):

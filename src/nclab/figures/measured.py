@@ -258,7 +258,7 @@ def _history_curves(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Seri
 
 
 def target_picture(row: Row, *, name: str = "target") -> Picture:
-    """Return a picture of an optimum: cosines and norms of classifier rows and class means."""
+    """Return a picture of an optimal geometry: cosines and norms of class means and classifier."""
     panels: list[Panel | HeatMap] = []
     norms = []
     classes = tuple(str(c) for c in range(row["num_classes"]))

@@ -162,7 +162,7 @@ False never keeps the scatter, None keeps it for d up to 4096. For each batch, e
 features; standard also adds their products to the scatter; full does both for every layer."""
 
 VERSION = 1
-"""Version of the state of a monitor."""
+"""Version of the format of a monitor's saved state."""
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 """Errors that a state with missing or wrong parts causes."""
 log = logging.getLogger("nclab.monitor")

@@ -30,7 +30,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of `ClassMoments` as one row of float64 numbers, which processes exchange and merge.
+    """Positions of the parts of `ClassMoments` in a row of float64 numbers, which processes merge.
 
     >>> layout = Layout(num_classes=2, dim=2, scatter=False, ignore_index=None)
     >>> rows = torch.zeros(2, layout.size, dtype=torch.float64)

@@ -135,7 +135,7 @@ def _newest(lines: Iterable[bytes]) -> Iterator[Record]:
 def _view(
     reader: JournalReader, root: Path | None, records: Iterable[Record], *, raises: bool = True
 ) -> RunView:
-    """Read the given records from the journal and return the run with them.
+    """Return the run with its manifest, its state and the `records` that `reader` yields.
 
     If the journal cannot be read, raise an error (`raises`) or describe it in `RunView.problem`.
     """

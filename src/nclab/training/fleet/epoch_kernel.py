@@ -95,7 +95,7 @@ class Work(NamedTuple):
     active: Array
     """Output of each activation; without batch norm the next linear layer reads it."""
     slopes: Array
-    """Derivatives of GELU, which its outputs do not determine."""
+    """Derivatives of GELU, kept because they cannot be computed from its outputs."""
     gradients: Array
     """Two buffers (2, widest * batch) for the gradients that pass from layer to layer: the backward
     pass reads one and writes the other, in turns."""
@@ -289,7 +289,7 @@ def _part(state: Vectors, row: Array, part: int) -> Any:
 def _descend(
     state: Vectors, choices: Choices, row: Array, work: Work, numbers: Numbers, step: int
 ) -> None:
-    """Take a step of one layer and set its gradients to the weight decay of the next step."""
+    """Take a step of one layer; initialise the gradients of its next step with weight decay."""
     for part in range(2 if row[6] < row[7] else 1):
         theta, m, s, g = _part(state, row, part)
         coupled, remaining = work.decays[part, 0], work.decays[part, 1]
@@ -639,7 +639,10 @@ def _call_by_reference(context: Any, address: Any, arguments: Any) -> Any:
 
 @_compiled
 def multiply(address: int, A: Any, A_as: int, B: Any, B_as: int, beta: float, C: Any) -> None:
-    """C <- op(A) op(B) + beta C, for row-major arrays, which BLAS reads as their transposes."""
+    """Compute C <- A B + beta C in place, with A or B transposed if `A_as` or `B_as` says so.
+
+    The arrays are row-major; BLAS reads them as their transposes.
+    """
     one, factor = C.dtype.type(1), C.dtype.type(beta)
     rows, columns = np.int32(C.shape[0]), np.int32(C.shape[1])
     inner = np.int32(A.shape[0] if A_as == TRANSPOSED else A.shape[1])

@@ -34,7 +34,7 @@ class MemberMeasurement(NamedTuple):
 
     layers: list[Collapse]
     geometry: dict[str, Any]
-    """Coordinates of the last layer's features, for a figure."""
+    """Coordinates of the last layer's features, class means and classifier, for the 3-D picture."""
 
 
 def measure_member(

@@ -59,8 +59,8 @@ def train_rows(
     """Train the networks that are missing in `out/rows`; return the rows of every config.
 
     A row has `weight_decay` and `seed` of the member, the values of `measure`, and `why`: None, or
-    the reason for missing values. The options of a config on measurements and checkpoints have no
-    effect.
+    the reason for missing values. Options of a config that concern measurements or checkpoints
+    have no effect.
     """
     folder = (out / FOLDER).absolute()
     known = _read_rows(folder, _name(measure))
