@@ -143,7 +143,7 @@ def _logits(W: Array, Ht: Array, logits: Array) -> None:
 
 @_compiled(*FAST)
 def _weigh(weights: Array, sums: Array, factor: Array) -> None:
-    """Replace the exponentials in `weights` by the derivatives with respect to the logits."""
+    """Replace the exponentials in `weights` by the derivatives of L, or log L, by the logits."""
     classes, samples = weights.shape
     per_class = samples // classes
     for j in range(classes):
@@ -156,7 +156,7 @@ def _weigh(weights: Array, sums: Array, factor: Array) -> None:
 
 @_compiled(*FAST)
 def _classifier_gradient(weights: Array, Ht: Array, gradient: Array) -> None:
-    """Write the gradient (C, d) of the classifier, `weights` times H, to `gradient`."""
+    """Write the gradient (C, d) by the classifier, which is `weights` times H, to `gradient`."""
     classes, samples = weights.shape
     dim = Ht.shape[0]
     for j in range(classes):

@@ -103,10 +103,10 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
 def find_weight(
     norm_at: Callable[[float], float], norm: float, most: float, *, close: float = CLOSE
 ) -> tuple[float, float]:
-    """Return the weight below `most` at which the decreasing function `norm_at` equals `norm`.
+    """Return the penalty weight at which the decreasing function `norm_at` equals `norm`.
 
-    Also return the value of the function at this weight. If even the smallest weight gives a
-    smaller value than `norm`, return 0 and the largest value that was reached.
+    The weight is below `most`. Also return the value of the function at this weight. If even the
+    smallest weight gives a smaller value than `norm`, return 0 and the largest value reached.
     """
     high, high_value = most, 0.0
     low = most

@@ -187,7 +187,7 @@ def evaluate(program: Program, point: LogitPoint) -> LossAndGradient:
 
 
 def gradient_blocks(program: Program, value: LossAndGradient) -> GradientBlocks:
-    """Return the gradient of the loss with respect to M D^{1/2}.
+    """Return the gradient of the loss with respect to M D^{1/2} (M logits, D from `metric`).
 
     At the optimum, its spectral norm is at most t.
     """
@@ -199,7 +199,7 @@ def gradient_blocks(program: Program, value: LossAndGradient) -> GradientBlocks:
 
 
 def nuclear_norm(program: Program, point: LogitPoint) -> float:
-    """Return the nuclear norm of M D^{1/2}."""
+    """Return the nuclear norm of M D^{1/2}, with M the logits and D = diag(`metric`)."""
     values = torch.linalg.svdvals(point.rooted(program))
     return float(values.sum() + ((program.sizes - 1) * program.roots * point.lift.abs()).sum())
 

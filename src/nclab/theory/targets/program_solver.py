@@ -1,4 +1,4 @@
-r"""Solve a program by descent on matrix factors, and prove the optimum by a lower bound.
+r"""Solve a convex program by descent on matrix factors, and prove its optimum by a lower bound.
 
 The lower bound: a sample with target T and logits z has the cross-entropy
 $\ell(z) \ge (q-T)^\top z + \operatorname{entropy}(q)$ for any class probabilities q. Choose q for
@@ -133,7 +133,7 @@ CLUSTERS = 30
 
 
 class Optimum(NamedTuple):
-    """Optimum of a program, with a proved lower bound."""
+    """Optimum of a convex program, with a proved lower bound."""
 
     point: LogitPoint
     loss: float
@@ -145,7 +145,7 @@ class Optimum(NamedTuple):
 def solve(
     program: Program, start: LogitPoint | None = None, *, gap: float | None = None
 ) -> Optimum:
-    """Return the optimum of a program.
+    """Return the optimum of a program for the logits M.
 
     nclab writes M D^{1/2} = A B and descends on A and B with the penalty t (|A|^2 + |B|^2) / 2. For
     G groups, a step costs three products of G x G matrices; a thousand different counts take
@@ -253,8 +253,8 @@ def _optimum(program: Program, point: LogitPoint) -> Optimum:
 def _packed(program: Program, point: LogitPoint) -> Tensor:
     """Return a point as one vector for the descent.
 
-    The vector holds the factors A and B, the square roots of the lifts, and the bias, in scaled
-    units.
+    The vector holds the factors A and B (see `solve`), the square roots of the lifts, and the
+    bias, in scaled units.
     """
     left, values, right = torch.linalg.svd(point.rooted(program))
     roots = values.sqrt()
@@ -282,7 +282,7 @@ def _bias_unit(program: Program) -> Tensor:
 
 
 def _split(program: Program, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the factors A and B, the square roots of the lifts, and the bias from one vector."""
+    """Return the factors A and B, the roots of the lifts, and the bias from a `_packed` vector."""
     groups = program.groups
     square = groups * groups
     left, right = x[:square].view(groups, groups), x[square : 2 * square].view(groups, groups)
