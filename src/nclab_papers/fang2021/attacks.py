@@ -23,8 +23,8 @@ SCALED_DISTANCES = scaled("networks", "from_etf", "from_seli", "from_target")
 def imbalance() -> Numbers:
     """Return invented results in which minority classifiers align as the imbalance grows.
 
-    The classifiers of the target, the optimum for the class counts and the weight decay, align at
-    the same rate.
+    The target is the optimum for the same class counts and weight decay. Its minority classifiers
+    align at the same rate.
     """
     rows = [
         {

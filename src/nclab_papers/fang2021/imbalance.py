@@ -49,7 +49,7 @@ COLUMNS = {
     "from_seli": "to SELI",
     "from_target": "to target",
 }
-"""Headings of the table by measured quantity."""
+"""Measured quantity -> heading of its column in the table."""
 MODELS = {
     "quick": ((5, 5, 1.0), (3, 2, 1.5)),
     "paper": ((5, 5, 1.0), (5, 5, 2.0), (7, 3, 2.0), (3, 7, 2.0), (3, 2, 1.5)),

@@ -30,7 +30,7 @@ def at_the_end(name: str, value: Any) -> Change:
 
 
 def exchanged_moments(row: Row) -> Row:
-    """Return the fields `moment` and `epoch` of the other moment of the same run."""
+    """Return the `moment` and `epoch` that the other measurement of the same run has."""
     is_first = row["moment"] == "before"
     return {"moment": "after" if is_first else "before", "epoch": 60 - row["epoch"]}
 

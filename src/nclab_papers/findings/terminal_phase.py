@@ -51,7 +51,7 @@ NAMES: Mapping[Network, str] = {
     "mlp": "The network of pan2023 on data of a teacher",
 }
 SHARE, UNIT = 0.005, 0.01
-"""Smallest differences of interest: for shares of samples, and for quantities of order 1."""
+"""Smallest differences that matter: for accuracies, and for quantities of order 1."""
 
 Value = Callable[[Row], float]
 Pairs = Mapping[int, tuple[Row, Row]]
@@ -112,7 +112,7 @@ def pairs(numbers: Numbers, network: Network) -> Pairs:
 
 
 def _field(name: str, index: int | None = None) -> Value:
-    """Return a function that reads a field of the results at a moment, or an entry of the field."""
+    """Return a function that reads field `name` of a row, or the entry `index` of this field."""
     return lambda row: float(row[name] if index is None else row[name][index])
 
 
@@ -124,7 +124,7 @@ MARGIN_QUANTILES = ("10 % quantile of the test margins", "median of the test mar
 
 
 def quantities(config: Mapping[str, Any]) -> dict[str, Value]:
-    """Return by name the functions that read the compared quantities from results at a moment.
+    """Return for each compared quantity a function that reads it from the results at a moment.
 
     A decrease of the quantities in `FALLING` is an improvement; the others improve by rising.
     """

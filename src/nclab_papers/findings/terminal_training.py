@@ -59,7 +59,7 @@ CHECKPOINT_EVERY = 25
 Model = Callable[[Tensor], Tensor]
 """Differentiable function from inputs to logits."""
 PATH_LENGTH = 2.5
-"""Sum of the lengths of all steps of an adversary, divided by the radius."""
+"""Length of all steps of the adversary together, divided by the radius of the allowed changes."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class Config:
     perturbed: int = 2000
     """Number of test samples that are perturbed."""
     radii: tuple[float, ...] = (0.02, 0.05)
-    """Largest changes of a coordinate by an adversary, in standard deviations of the inputs."""
+    """Radii of attacks: largest change of a coordinate, in standard deviations of the inputs."""
     steps: int = 5
     """Number of steps of the adversary."""
     noises: tuple[float, ...] = (0.1, 0.3)
-    """Standard deviations of the noise, in standard deviations of the inputs."""
+    """Standard deviations of the added noise, divided by the standard deviation of the inputs."""
 
     def described(self, network: Network) -> dict[str, Any]:
         """Return the settings that the results of a network depend on."""
@@ -329,7 +329,7 @@ def attacked_accuracy(
 def _survivors(
     model: Model, inputs: Tensor, labels: Tensor, radius: float, steps: int, box: Box
 ) -> int:
-    """Count the samples that stay correct: at the start and after each step of the adversary."""
+    """Count the samples that are correct at the start and after every step of the adversary."""
     moved = inputs
     for step in range(steps + 1):
         moved = moved.detach().requires_grad_(step < steps)

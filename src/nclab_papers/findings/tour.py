@@ -30,7 +30,7 @@ class Config:
     """Settings of the classifier; the other cases have the same numbers of classes and samples,
     and the same width."""
     noise: float = 1e-3
-    """Standard deviation of nearly collapsed features, relative to the norm of their means."""
+    """Standard deviation of the noise on the simplex, relative to the norm of its class means."""
 
 
 PRESETS = {"quick": Config(), "paper": Config(NetworkConfig(samples=10_000, width=300))}
@@ -40,7 +40,7 @@ PRESETS = {"quick": Config(), "paper": Config(NetworkConfig(samples=10_000, widt
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Measure an exact simplex ETF, the same with noise, random features and a trained network.
+    """Measure an exact simplex ETF, one with noise, random features and a trained network.
 
     Only the first seed is used.
     """

@@ -81,7 +81,7 @@ def all_steeper(numbers: Numbers) -> Numbers:
 
 
 def ahead_after(steps: int) -> Case:
-    """Return a case in which normalised descent passes plain descent after `steps` steps."""
+    """Return a test case in which normalised descent passes plain descent after `steps` steps."""
 
     def case(claim: Claim, numbers: Numbers) -> Numbers:
         level = dict.fromkeys(("margin", *QUANTITIES), 1.0)
@@ -119,7 +119,7 @@ def reversed_training(numbers: Numbers) -> Numbers:
 
 
 def both_on_the_mean(numbers: Numbers) -> Numbers:
-    """Return numbers in which descent on the summed loss has the results of the mean loss."""
+    """Replace the results of descent on the summed loss by those on the mean loss."""
     return {**numbers, "sum": numbers["mean"]}
 
 
@@ -163,8 +163,8 @@ STATEMENTS: dict[str, tuple[str, str, Change]] = {
     "sec-5.2-convex": (CORRECTED, "strictly decreasing losses", put("rows.0.lowest", 0.1)),
     "sec-5.2-decay": (CORRECTED, "true of scale-invariant networks", put("scale_invariant", 0.1)),
 }
-"""Expected verdict of every claim that needs no experiment, the reason for it, and a change of the
-numbers after which the claim is false."""
+"""For each claim that needs no experiment: the expected verdict, the reason for this verdict, and a
+change to the numbers that makes the claim false."""
 RESULTS: dict[str, Change] = {
     "ji2022/fig-3a": put("rows.*.nc2_norm_variation_weights", 0.5),
     "ji2022/fig-3b": put("rows.*.nc1_within_variation", 0.5),
@@ -181,7 +181,7 @@ RESULTS: dict[str, Change] = {
     "findings/layer-peeled-normalised": put("per_seed.*.steps_to_level", None),
     "findings/layer-peeled-invariants": put("per_seed.*.last.flow.invariant_drift", 0.1),
 }
-"""Change of the numbers after which each empirical claim is false."""
+"""For each empirical claim, a change to the numbers that makes the claim false."""
 
 RATE = "a slope compared with a stated rate; a constant curve contradicts the claim"
 TRAINED = "its numbers come from training"

@@ -49,7 +49,7 @@ and the loss."""
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of the run in the figure; N is `per_class`."""
+    """Settings of the run in the figure; `per_class` is N, the samples of each class."""
 
     classes: int = 3
     per_class: int = 15

@@ -52,7 +52,7 @@ CURVES = {
     "c": ("nc2_equiangularity_means", "nc2_equiangularity_weights"),
     "d": ("nc3_self_duality",),
 }
-"""The curves of each panel."""
+"""Panel of the figure -> names of the quantities that it shows."""
 RATE, NORMALISED_RATE = 5.0, 300.0
 """Learning rates of plain descent on the mean loss, and of normalised descent."""
 WINDOWS = (1000, 100, 10)
@@ -71,7 +71,7 @@ FEW_STEPS = 15
 """Number of steps within which normalised descent must pass plain descent."""
 
 Curves = dict[str, dict[int, float]]
-"""A number for each curve (name of the quantity) and seed."""
+"""Name of a quantity -> seed -> number, such as the slope of the quantity's curve."""
 Samples = Mapping[str, list[dict[str, Any]]]
 """Measurements along each run; the keys are "descent", "normalised" and "flow"."""
 
@@ -196,7 +196,7 @@ def figure_slope(start: Row, name: str, first: int) -> float:
 
 
 def flow_time_slope(start: Row, name: str, first: int) -> float:
-    """Return `figure_slope` with t as the time of the flow, the learning rate times the steps."""
+    """Return `figure_slope` with t replaced by learning rate times steps, the time of the flow."""
     steps, values = _curve_from(first, start, name)
     return slope(np.log(RATE * np.asarray(steps)), values)
 

@@ -126,7 +126,7 @@ def _title(numbers: Mapping[str, Any]) -> str:
 
 
 def _at_paper_size(judge: Callable[[Seeds], Finding], numbers: Numbers) -> Finding:
-    """Judge the rows; below the paper's size, return an open finding whose evidence has the result.
+    """Judge the rows; below the paper's size, the verdict is open and the evidence has the result.
 
     Args:
         judge: returns a finding from the rows of every seed.
@@ -315,7 +315,7 @@ def fall(times: Sequence[float], values: Sequence[float]) -> float:
 
 
 def how_far(config: Mapping[str, Any]) -> str:
-    """Return the size and variant of a training compared with the paper; "" if both agree."""
+    """Return text that compares size and variant with those of the paper; "" if they agree."""
     paper = PRESETS["published"]
     reached = all(config[name] >= getattr(paper, name) for name in ("images", "width", "epochs"))
     if reached and network(config) == network(asdict(paper)):

@@ -181,7 +181,7 @@ def _approximate(preset: str) -> Numbers:
 def _stationarity(problem: Problem, theta: Array) -> float:
     """Return the norm of the gradient of the Lagrangian of the separation problem.
 
-    The point is scaled to margin 1, and the multipliers are those that the loss implies.
+    The point is scaled to margin 1, and the multipliers come from the gradient of the loss.
     """
     weights = logit_gradient(problem, theta).weights
     gradient = log_gradient(problem, theta).gradient
@@ -202,7 +202,7 @@ def _stationarity(problem: Problem, theta: Array) -> float:
     code="nclab.ulpm.separation.approximate_kkt",
 )
 def lemma_3_2(numbers: Numbers) -> Finding:
-    """Test the bounds, in which C is q_min/|theta|^2 of each point; a smaller C loosens them."""
+    """Test the bounds of the lemma with C = q_min/|theta|^2; a smaller C loosens them."""
     beta = numbers["largest_beta_printed"]
     least, most = numbers["constants"]
     evidence = (
@@ -228,7 +228,7 @@ def lemma_3_2(numbers: Numbers) -> Finding:
     figure="margins_flow",
 )
 def lemma_3_3(numbers: Numbers) -> Finding:
-    """Require that 1 - beta falls and the margin grows from each sample to the next.
+    """Require that 1 - beta falls and the margin grows from each sampled time to the next.
 
     beta is the cosine of theta and the negative gradient.
     """

@@ -34,7 +34,7 @@ SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
 """Numbers of classes C, samples per class and dimensions d of the problems. Some have d = C - 1,
 the smallest d that allows a simplex."""
 SEARCHED = ((3, 1, 2), (3, 1, 4), (4, 1, 3), (4, 1, 5), (3, 2, 2))
-"""Sizes of the problems whose critical points are searched for, as in `SIZES`."""
+"""Sizes of the problems whose critical points are searched for, in the format of `SIZES`."""
 RADII = (1.5, 3.0, 5.0)
 """Radii of the spheres that are searched."""
 ANGLE = 0.01
@@ -80,9 +80,9 @@ def critical_points(problem: Problem, *, radius: float, starts: int) -> list[Arr
 
 @cache
 def _descents(preset: str) -> Numbers:
-    """Take one descent step from critical and from random points on spheres.
+    """Measure how one descent step changes the loss at critical and at random points on spheres.
 
-    For comparison, measure how the loss changes if an optimum is rotated.
+    For comparison, also measure how the loss changes if an optimum is rotated.
     """
     rows = [_along_curvature(example_problem(), example_point(scale)) for scale in (0.5, 1.0, 1.5)]
     for size, radius in product(SEARCHED, RADII):
@@ -108,7 +108,7 @@ def _descents(preset: str) -> Numbers:
 def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
     """Measure the excess loss of a critical point, and the smallest eigenvalue of the Hessian.
 
-    Also measure the change of log(loss) after a step along the eigenvector.
+    Also measure the change of log(loss) after a step along the eigenvector of this eigenvalue.
     """
     pairs = smallest_eigenpairs(problem, theta, count=1)
     start, value, direction = log_loss(problem, theta), pairs.values[0], pairs.vectors[0]
@@ -125,10 +125,11 @@ def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
 
 
 def _step(problem: Problem, theta: Array) -> dict[str, float]:
-    """Take one step of `escape`; return the relative change of the loss, and its largest error.
+    """Take one step of `escape`; return the relative change of the loss and an error.
 
-    The errors are those of the change that `escape` reports, and of its direction, which must be a
-    unit vector orthogonal to the point. The result is 0, 0 if `escape` finds no descent direction.
+    The error is the largest one in what `escape` reports: the change of the loss, and the
+    direction, which must be a unit vector orthogonal to the point. The result is 0, 0 if `escape`
+    finds no descent direction.
     """
     step = escape(problem, theta, angle=ANGLE)
     if step is None:

@@ -47,7 +47,7 @@ SEEDS = {"quick": 2, "paper": 10}
     ),
 )
 def def_3_1(preset: str) -> Numbers:
-    """Compare the margin with its definition, written out, at random points."""
+    """Compare the library's margin with the paper's definition at random points."""
     errors = []
     for size in SIZES:
         problem = Problem(*size)
@@ -112,9 +112,9 @@ def lemma_3_1(numbers: Numbers) -> Finding:
 
 
 def _ray(preset: str) -> Numbers:
-    """Compute the smallest feasible |theta|^2 / 2 along rays by a search and by two closed forms.
+    """Compute the smallest |theta|^2 / 2 with margin 1 along rays: by search and two formulas.
 
-    The closed forms are |theta|^2 / 2 divided by the margin (`power_one`) and by its square root
+    The formulas are |theta|^2 / 2 divided by the margin (`power_one`) and by its square root
     (`power_half`).
     """
     rows = []

@@ -35,11 +35,10 @@ density."""
 
 
 def escape_steps(noise: str, *, steps: int = STEPS, seeds: int = SEEDS) -> tuple[Array, Array]:
-    """Return when descent from Example 3.1 leaves its ray for good, and its angle at the end.
+    """Return when descent from Example 3.1 leaves its ray for good, and the sine at the end.
 
-    Both arrays have shape (scales, seeds). After the step in the first array the sine of the angle
-    stays at `OFF_RAY` or more; nan if it is smaller at the end. The second array holds the sine at
-    the end.
+    Both arrays have shape (scales, seeds). The sine is that of the angle to the ray. After the step
+    in the first array it stays at `OFF_RAY` or more; nan if it is smaller at the end.
     """
     size, rng = NOISES[noise], np.random.default_rng(0)
     theta = np.concatenate([np.tile(example_point(scale), (seeds, 1, 1)) for scale in SCALES])
@@ -72,7 +71,7 @@ def escape_steps(noise: str, *, steps: int = STEPS, seeds: int = SEEDS) -> tuple
 def _projections() -> dict[str, Any]:
     """Measure how much of the noise at Example 3.1 is along the directions of negative curvature.
 
-    There are two such directions. The noise is normal or that of single samples.
+    There are two such directions. Two noises are measured: normal, and that of single samples.
     """
     problem, theta = example_problem(), example_point(1.0)
     pairs = smallest_eigenpairs(problem, theta, count=2)

@@ -21,7 +21,7 @@ MARGIN = 3.0
 PRODUCTS = (1.5, 3.0, 12.0)
 """Bounds on |W||H|; only the last one lets a simplex ETF exceed the margin of the hinge losses."""
 Loss = Callable[[Array], float]
-"""Function of (C, C) logits; column c belongs to the only sample of class c."""
+"""Loss as a function of (C, C) logits; column c belongs to the only sample of class c."""
 
 
 def _margins(logits: Array) -> Array:
@@ -32,7 +32,7 @@ def _margins(logits: Array) -> Array:
 
 
 def _shortfalls(logits: Array) -> Array:
-    """Return by how much every margin is below `MARGIN`, and 0 if it is not."""
+    """Return for every margin by how much it is below `MARGIN`, or 0 if it is not below."""
     return np.maximum(MARGIN - _margins(logits), 0.0)
 
 
@@ -46,8 +46,8 @@ LOSSES: dict[str, Loss] = {
     "square": lambda z: float(np.square(z - np.eye(len(z))).sum(0).mean()),
 }
 """Losses that are convex in the logits. All but the last depend on the margins only. The first
-three are strictly convex and strictly decreasing in every margin. The squared hinge is so only
-where margins are below `MARGIN`; the others are not."""
+three are strictly convex and strictly decreasing in every margin. The squared hinge has both
+properties only where margins are below `MARGIN`; the others lack them."""
 
 
 STRICT = ("cross entropy", "exponential", "logistic of pairs")
@@ -55,10 +55,10 @@ STRICT = ("cross entropy", "exponential", "logistic of pairs")
 
 
 def search_minimum(loss: str, *, product: float, seed: int) -> tuple[float, float]:
-    """Return the smallest loss that a search finds with |W||H| at most `product`, and a cosine.
+    """Return the smallest loss found with |W||H| at most `product`, and the mean feature cosine.
 
-    The cosine is the mean between features of different classes; it is -1/2 for a simplex ETF of
-    three classes.
+    The mean is over pairs of features of different classes; it is -1/2 for a simplex ETF of three
+    classes.
     """
     from scipy.optimize import minimize
 
@@ -126,7 +126,7 @@ def _exception(row: Mapping[str, Any]) -> str:
     code="nclab_papers.ji2022.remarks.search_minimum",
 )
 def sec_5_2_convex(numbers: Numbers) -> Finding:
-    """Require collapse wherever the corrected claim holds, and an exception everywhere else.
+    """Require collapse wherever the corrected claim holds; elsewhere, another frame as good.
 
     Where the corrected claim holds, a search must end at a simplex, and other frames must have a
     larger loss.
@@ -199,13 +199,13 @@ def _direction_distance(first: Array, second: Array) -> float:
 def _decay(preset: str) -> Numbers:
     """Compare descent with weight decay to descent with changing rates, on two objectives.
 
-    The objectives are homogeneous of degree 0 (the loss at a fixed norm) and the layer-peeled
-    model, whose logits have degree 2.
+    The first objective is the loss at a fixed norm, homogeneous of degree 0. The second is the
+    layer-peeled model, whose logits are homogeneous of degree 2.
     """
     problem = Problem(3, 2, 4)
 
     def on_sphere(theta: Array) -> Array:
-        """Return the gradient of the loss at 3 theta/|theta|, which has degree 0 in theta."""
+        """Return the gradient of L(3 theta/|theta|), a loss that has degree 0 in theta."""
         size = math.sqrt(square_norm(theta))
         point = tangent(problem, theta * (3 / size))
         return math.exp(point.log_loss) * point.gradient * (3 / size)

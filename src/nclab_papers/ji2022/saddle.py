@@ -318,7 +318,7 @@ def off_plane(theta: Array) -> float:
 
 @dataclass(frozen=True)
 class EscapeRuns:
-    """Four runs that start at the point of Example 3.1."""
+    """Three runs from the point of Example 3.1, and one that continues the noisy run."""
 
     stuck: Trajectory
     """Plain descent, which stays on the ray."""
@@ -422,7 +422,7 @@ def example_3_1_stuck(numbers: Numbers) -> Finding:
 
 
 def _family(preset: str) -> Numbers:
-    """Compute the change of the loss along the family in two ways, and the beta of no change."""
+    """Compute the change of the loss along the family in two ways, and the beta where it is 0."""
 
     def loss(scale: float, beta: float) -> float:
         """Return the loss at `family_point`, written out in its 16 logits."""
@@ -462,8 +462,8 @@ def _family(preset: str) -> Numbers:
 def eq_11(numbers: Numbers) -> Finding:
     """Require that the member of the family nearest to the point has no larger loss.
 
-    Otherwise judge the corrected statement: members have a smaller loss if |beta| > exp(-2 C^2),
-    and so within every epsilon > 16 C^2 exp(-4 C^2), both to leading order.
+    Otherwise judge the corrected statement: members have a smaller loss if |beta| > exp(-2 c^2).
+    Their squared distance from the point then exceeds 16 c^2 exp(-4 c^2), to leading order.
     """
     rows = numbers["rows"]
     nearest = max(row["beta"] for row in rows)
@@ -560,8 +560,8 @@ def example_3_1_saddle(numbers: Numbers) -> Finding:
 def example_3_1_noise(numbers: Numbers) -> Finding:
     """Require that stochastic descent, the paper's example of noise, reaches the optimum.
 
-    The seed with the smallest margin counts. If it fails, the claim is corrected if descent after
-    noise in every coordinate reaches the optimum.
+    The seed with the smallest margin decides. If it fails, the claim counts as corrected if runs
+    with noise in every coordinate, continued without noise, reach the optimum.
     """
     stochastic = {
         name: choose(_ends(numbers, "stochastic", name))

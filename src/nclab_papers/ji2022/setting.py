@@ -29,9 +29,9 @@ EXACT = 1e-12
 
 
 def _layer_peeled(preset: str) -> Numbers:
-    """Search for the smallest loss with given norms, and bound the deviation near it.
+    """Search for the smallest loss with given norms, and bound how far networks near it deviate.
 
-    The bound on the deviation from collapse is computed by a certificate and by hand.
+    The bound on the deviation from collapse is computed by the library and by hand.
     """
     classes, product = 4, 2.0
     best, root = g(product, classes), math.sqrt(product)
@@ -87,9 +87,10 @@ def eq_1(numbers: Numbers) -> Finding:
     ),
 )
 def def_2_1(preset: str) -> Numbers:
-    """Measure the error of the Gram matrix of the defined simplex, with random orthogonal Q.
+    """Measure errors of the Gram matrices of simplex ETFs as defined, with random orthogonal Q.
 
-    Also measure the error of `simplex_etf`, and how far the matrices are from symmetric.
+    The error is the difference from the exact Gram matrix. Also measure the error of
+    `simplex_etf`, and how far the defined matrices are from symmetric.
     """
     rng = np.random.default_rng(0)
     gram, asymmetry = [], []

@@ -44,7 +44,7 @@ from nclab_papers.pan2023.unit_means import pairing, unit_mean_norm, vectors_aro
 
 
 class Case(NamedTuple):
-    """Sizes at which a search finds the split of epsilon that makes the bound (2.21) worst."""
+    """Fixed sizes of a search for the split of epsilon that makes the bound (2.21) loosest."""
 
     classes: int
     product: float
@@ -130,8 +130,9 @@ def alignment(preset: str) -> Numbers:
 def _split(classes: int, product: float, delta: float, share: float) -> tuple[float, float]:
     """Compare the worst split of epsilon with the split epsilon_2 = epsilon.
 
-    Return the ratio of both bounds, and the largest epsilon/delta for which no split is worse than
-    epsilon_2 = epsilon. The strong convexity lambda is that of the printed proof.
+    Return the ratio of 1 - bound (2.21) at the two splits, and the largest epsilon/delta for which
+    no split is worse than epsilon_2 = epsilon. The strong convexity lambda is that of the printed
+    proof.
 
     Args:
         share: epsilon/delta.
@@ -232,7 +233,7 @@ def _inter(preset: str) -> Numbers:
 )
 @with_hand_check
 def inter(numbers: Numbers) -> Finding:
-    """Require that the inequality of angles holds and that the certified bound falls with epsilon.
+    """Require an inequality of angles, and a bound on inter-class cosines that falls with epsilon.
 
     The claim is corrected if the printed step fails for mean unit features shorter than 1.
     """

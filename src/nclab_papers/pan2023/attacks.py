@@ -144,7 +144,7 @@ def fig33() -> dict[str, Any]:
 
 
 def conjectures(settings: Sequence[tuple[str, int]] = SETTINGS) -> dict[str, Any]:
-    """Return invented numbers with which every conjecture is reproduced: e is at most 0.014.
+    """Return invented numbers in which every conjecture is true up to an error e of 0.014.
 
     Args:
         settings: data sets and numbers of layers.
@@ -182,12 +182,12 @@ def author_data() -> dict[str, Any]:
 
 
 def author_conjectures() -> dict[str, Any]:
-    """Return invented results: a small e for every conjecture and setting, and Figure 3.3."""
+    """Return invented results with a small error e for every conjecture, and with Figure 3.3."""
     return {**conjectures(AUTHOR_SETTINGS), "fig33": fig33()}
 
 
 def author_results() -> dict[str, Any]:
-    """Return published results that support every sentence of the thesis."""
+    """Return invented results, in place of the published ones, that support the whole thesis."""
     rows = [
         {
             "network": network,
@@ -248,7 +248,7 @@ def of_every_seed(make: Callable[[int], list[dict[str, Any]]]) -> list[dict[str,
 
 
 def needed_slack(e: float) -> Case:
-    """Return a case whose networks satisfy each conjecture with e, but with no smaller number."""
+    """Return a test case whose networks satisfy each conjecture with this e and no smaller one."""
     fall = math.log(10) * e  # from the smaller to the larger weight decay, in the last layer
     networks = [
         network(1e-3, (0.2, 0.6 + e, 0.6), (1 - e / 2, 1.0, 1.0)),
@@ -258,7 +258,7 @@ def needed_slack(e: float) -> Case:
 
 
 def shuffled_conjectures(decays: tuple[float, float], step: int) -> Change:
-    """Return a change to networks that satisfy each conjecture, but in reverse order in odd seeds.
+    """Return a change to networks that satisfy each conjecture, and its reverse in odd seeds.
 
     Exchanging the values of e between networks would change nothing: e is the largest fall of a
     network, and a conjecture allows falls of at most e.
@@ -392,7 +392,7 @@ SPOILED: dict[str, Change] = {
     "findings/guarantees-worst-case": change_where("curve", "intra_lower", 1.0),
     "findings/guarantees-telling": change_where("networks", "mean_guaranteed", 0.3),
 }
-"""Change of the numbers after which each claim is false."""
+"""For each claim, a change to the numbers that makes the claim false."""
 
 
 def powers_of_norms(power: float) -> Change:
@@ -401,12 +401,12 @@ def powers_of_norms(power: float) -> Change:
 
 
 def collapse_without_affine(row: Row) -> Row:
-    """Return the smallest intra-class cosine, raised for plain batch norm to that of affine."""
+    """Return min intra; for plain batch norm, raise it to the value of affine batch norm."""
     return {"min_intra": row["min_intra"] + 0.2 * (row["norm"] == "plain")}
 
 
 def recomputed_depths(first: Callable[[float], int] | None = None) -> Case:
-    """Return a case in which the depths of Figure 3.3 are computed again from its layers.
+    """Return a test case: the effective depths of Figure 3.3, computed again from its layers.
 
     Args:
         first: returns the number of the first near-perfect layer for a weight decay.
@@ -425,7 +425,7 @@ def recomputed_depths(first: Callable[[float], int] | None = None) -> Case:
 
 
 def searched_curve(beyond: float = 0.0) -> Case:
-    """Return a case with bounds and searched worst cases at two excess losses.
+    """Return a test case: bounds, and worst cases found by a search, at two excess losses.
 
     Args:
         beyond: number subtracted from the worst intra-class cosine, to make a bound fail.
@@ -493,7 +493,7 @@ def in_figure_case(case: Case) -> Case:
 
 
 def recomputed_guarantees(smaller: float) -> Case:
-    """Return a case with the guarantees of two networks, computed again.
+    """Return a test case: the guarantees of two networks, computed from invented results.
 
     Args:
         smaller: loss of the network with the larger weight decay; the other one has loss 0.3.

@@ -135,7 +135,7 @@ def run(
 def smallest(
     setting: Setting, members: Sequence[dict[str, Any]], samples: int, out: Path
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return the smallest e of the converged networks of one seed, and how many are undefined."""
+    """Return the smallest e of one seed's converged networks, and how many lack metrics."""
     converged = [run for run in members if run["converged"]]
     if setting.design == "later":
         networks = [later_network(run, samples) for run in converged]

@@ -29,7 +29,7 @@ from nclab_papers.pan2023 import fig31
 from nclab_papers.pan2023 import networks as trained
 
 Design = Literal["thesis", "later"]
-"""The thesis's networks and cosines, or those of the author's later code."""
+"""Which networks to train and how to compute cosines: as in the thesis, or in the later code."""
 Data = Literal["mlp3", "conic"]
 
 REPOSITORY = "github.com/leyanpan/NeuralCollase_BNWD"
@@ -59,9 +59,9 @@ class Config:
     networks: trained.Networks
     layers: int = 6
     norms: tuple[Norm, ...] = ("affine", "plain", "none")
-    """Batch norms of the thesis's networks."""
+    """Kinds of batch norm of the thesis's networks."""
     later_norms: tuple[Norm, ...] = ("last", "none")
-    """Batch norms of the networks of the later design."""
+    """Kinds of batch norm of the networks of the later design."""
     weight_decays: tuple[float, ...] = trained.DECAYS
 
 
@@ -71,7 +71,7 @@ PRESETS = {"quick": Config(trained.QUICK), "paper": Config(trained.PAPER)}
 def author_samples(data: Data, samples: int) -> SampleFile:
     """Return the first samples of a data set of the author, which has 10,000.
 
-    Raise `MissingData` if the file is missing or another one.
+    Raise `MissingData` if the file is missing or has other samples.
     """
     path = find_author_file(FILES[data], source=REPOSITORY)
     source = SampleFile(str(path), name=f"author_{data}")
@@ -117,7 +117,7 @@ def without_itself(intra: float, count: float) -> float:
 
 
 def with_author_cosines(row: dict[str, Any], samples: int) -> dict[str, Any]:
-    """Add the cosines of the author's code: of centred features, without i = j.
+    """Add cosines as in the author's code to a row: features are centred, pairs i = j excluded.
 
     Args:
         samples: number of training samples.
@@ -160,7 +160,7 @@ def run(
 def of_design(numbers: Numbers, design: Design) -> dict[str, Any]:
     """Return the networks of one design as numbers of Figure 3.1.
 
-    In the later design, `last` stands for `affine`, and the cosines are those of its code.
+    For the later design, `last` is renamed `affine`, and the cosines are those of its code.
     """
     rows = [dict(row) for row in numbers["rows"] if row["design"] == design]
     if design == "later":
@@ -269,7 +269,7 @@ def _of_later(name: str, text: str, original: Claim) -> Callable[[Callable[..., 
     fig31.only_affine,
 )
 def later_only_with_norm(numbers: Numbers) -> Finding:
-    """Judge as in Figure 3.1; batch norm before the classifier takes the place of affine."""
+    """Judge as in Figure 3.1, with batch norm before the classifier in the role of affine."""
     return fig31.only_affine.judge(of_design(numbers, "later"))
 
 

@@ -50,7 +50,7 @@ FIELDS = {
     "inter_delta05": r"^Inter Delta \(delta=0.05\): (\S+)$",
     "alpha": r"^Norm Quadratic Average: (\S+)$",
 }
-"""Number of a result -> its line in a text file; the first match is that of the last layer."""
+"""Field of a result -> pattern of its line in a text file; the first match is the last layer's."""
 OTHER_DECAYS = {
     "0.01 is left out": 1e-2,
     "0.0001 is left out, as in the author's figure": 1e-4,
@@ -68,9 +68,9 @@ READINGS = {
     "degree_most": "95 % of classes and pairs",
     "degree_mean": "average class and pair",
 }
-"""Degrees of collapse: which classes and pairs of classes they are taken over."""
+"""Field with a degree of collapse -> the classes and pairs of classes that it describes."""
 DEGREE_RANGE = (-0.65, 1.05)
-"""Vertical axis of the degrees of collapse."""
+"""Range of the vertical axis for degrees of collapse."""
 LOG_NORM_MARGIN = 0.01
 """Smallest change of log10 of a norm per decade of weight decay that is of interest, as for the
 thesis's networks."""
@@ -407,7 +407,7 @@ def guarantee_grows(numbers: Numbers) -> Finding:
     "pan2023, Thm 2.3.1",
 )
 def no_class_guaranteed(numbers: Numbers) -> Finding:
-    """Count the networks with either guarantee."""
+    """Count the networks with a guarantee by the thesis, and those with one by nclab."""
     counts = {
         name: sum(row[field] is not None for row in numbers["rows"])
         for name, field in (("thesis", "thesis_guaranteed"), ("nclab", "guaranteed_most"))

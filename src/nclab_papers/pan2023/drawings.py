@@ -50,7 +50,7 @@ PRESETS = {"quick": Config(), "paper": Config()}
 
 
 def cones(angles: Sequence[float]) -> Cones:
-    """Return the normals of the cones between neighbouring rays.
+    """Return for each cone between neighbouring rays the normals of its two sides.
 
     >>> [[round(x, 6) + 0.0 for x in normal] for normal in cones((0.0, 90.0, 180.0, 270.0))[0]]
     [[0.0, 1.0], [1.0, 0.0]]

@@ -30,9 +30,9 @@ IN_WORDS: dict[Norm, str] = {
     "plain": "with plain batch norm",
     "none": "without batch norm",
 }
-"""Kinds of batch norm in the names of quantities."""
+"""Kind of batch norm -> its words in the names of quantities."""
 OTHER_BARS = (0.5, 0.6, 0.7, 0.8, 0.9)
-"""Shares of a simplex that other readings call significant."""
+"""Shares of a simplex's degree of collapse that count as significant in other readings."""
 FAILING_DECAY = 5e-3
 """Weight decay above which the thesis's networks without batch norm fail to converge."""
 

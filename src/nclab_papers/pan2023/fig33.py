@@ -93,7 +93,7 @@ def layer_rows(out: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
 def depth_rows(rows: list[dict[str, Any]], epsilons: Sequence[float]) -> list[dict[str, Any]]:
     """Return the effective depth of every network for every epsilon, as rows.
 
-    Networks with a layer without nearest-class-centre accuracy are left out.
+    Networks are left out if the nearest-class-centre accuracy of a layer is undefined.
     """
     depths = []
     for (decay, seed), layers in group(rows, "weight_decay", "seed").items():
@@ -350,7 +350,7 @@ def inter_positive(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.fig33.roughness",
 )
 def inter_unstable(numbers: Numbers) -> Finding:
-    """Judge how the roughness of max inter along the layers grows with weight decay."""
+    """Judge how the `roughness` of max inter, its jumps between layers, grows with weight decay."""
     networks, skipped = _measured(numbers, "max_inter")
     rough = [{**run, "roughness": roughness(layers)} for run, layers in networks if len(layers) > 2]
     slopes = trained.decade_slopes(rough, lambda row: float(row["roughness"]))

@@ -83,7 +83,7 @@ PRESETS = {
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Compute the guarantee curves once and train the networks for every seed."""
+    """Return the guarantee curves, and a row for each trained network of every seed."""
     curves = [
         Job(f"worst case at {relative:g}", run_in_one_step, (curve_row, config, relative, seeds[0]))
         for relative in config.relative_excess

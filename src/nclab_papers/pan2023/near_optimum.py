@@ -133,13 +133,15 @@ def _hand_bounds() -> tuple[float, float]:
 
 
 def low_scores(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""Compare the smallest score with its lower bound, without the worst classes (a share delta).
+    r"""Compare the smallest score with its bound, leaving out the delta C classes of lowest score.
 
     $$\dot w_c\cdot\tilde h_c \ge \alpha\beta - \tfrac{C-1}{C}\Bigl(\varepsilon_3 +
       \sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr)$$
 
     Source: pan2023, Eq. (2.19)
-    Range: shape (...). lambda is the strong convexity of the loss between the scores.
+    Range: shape (...). The score of class c is the left side. lambda is the smallest second
+    derivative of the loss between the arguments that belong to the smallest and largest score.
+    epsilon_2 and epsilon_3 are parts of the excess loss.
     """
     near = near_optimal(weight, features, delta)
     few = math.floor(delta * near.classes + 1e-9)
@@ -166,7 +168,7 @@ def eq_2_19(preset: str) -> Numbers:
 
 
 def large_norms(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
-    r"""Compare the largest norm product with its bound, without the worst classes (a share delta).
+    r"""Compare the largest norm product of a class with its bound, leaving out the delta C largest.
 
     $$\alpha_c\beta_c \le \alpha\beta + \tfrac{C-1}{C}\Bigl(\tfrac{1-\delta}\delta\varepsilon_3 +
       \sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr)$$
@@ -202,16 +204,17 @@ def eq_2_20(preset: str) -> Numbers:
 def other_classes(
     weight: ArrayLike, features: ArrayLike, delta: float, *, centred: bool
 ) -> Inequality:
-    r"""Compare the largest score of wrong classes with its bound, without the worst (share delta).
+    r"""Compare the largest score of a wrong class with its bound, leaving out a share delta.
 
     $$(\dot w_{c'}-\dot w_c)\cdot\tilde h_c \le m_c +
       \sqrt{\tfrac{2\varepsilon_{1,c}}{e^{m_c}\delta}},\quad
       m_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
 
     Source: pan2023, Eq. (2.22) and (2.23)
-    Range: shape (..., C): for the mean feature of class c, over the wrong classes c'. The part
-    epsilon_{1,c} is the sum of exp of the left side over c', minus (C - 1) exp(m_c). By Lemma 2.4.3
-    the bound is true even with epsilon_{1,c} divided by C - 1.
+    Range: shape (..., C): for the mean feature of class c, over the wrong classes c' except the
+    share delta of them with the largest scores. The part epsilon_{1,c} is the sum of exp of the
+    left side over c', minus (C - 1) exp(m_c). By Lemma 2.4.3 the bound is true even with
+    epsilon_{1,c} divided by C - 1.
 
     Args:
         centred: add the score of class c to both sides, which gives (2.23).

@@ -29,7 +29,7 @@ LOG_NORM = 0.01
 POINTS = 40
 """Number of weight decays at which the curves of the optimum are computed."""
 OPTIMUM, GUARANTEED = 1, 2
-"""Palette indices of the curves."""
+"""Palette indices of the colours of the optimum and of the guarantees."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ PRESETS = {"quick": Config(), "paper": Config()}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Return the guaranteed cosines on the grid, and for each C and alpha beta the largest excess.
+    """Return the guaranteed cosines on the grid, and `largest_excess` for each C and alpha beta.
 
     Seeds are ignored, as nothing is random.
     """

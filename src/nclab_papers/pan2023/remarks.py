@@ -36,7 +36,7 @@ LOOSE = 0.05
 """Largest accepted difference between a bound and the worst pair that a search finds, divided by
 the deviation of this pair from -1/(C-1)."""
 SEARCHED = 1e-6
-"""Largest accepted difference between a bound and a search on a grid."""
+"""Largest accepted difference between a bound and the value that a search on a grid finds."""
 
 
 def _fractions(preset: str) -> Numbers:
@@ -63,8 +63,8 @@ def _fractions(preset: str) -> Numbers:
 def _one_pair(classes: int) -> Numbers:
     """Return three bounds on inter-class cosines, and the largest cosine that a search finds.
 
-    The bounds hold for all pairs of classes, and for all but a share delta of them: delta is just
-    below 1 / (number of pairs), or equal to it.
+    One bound holds for all pairs of classes, the others for all but a share delta of them, with
+    delta just below 1 / (number of pairs) and equal to it.
     """
     root, best = math.sqrt(PRODUCT), g(PRODUCT, classes)
     pairs = classes * (classes - 1) / 2

@@ -132,7 +132,7 @@ def _batches(inputs: Tensor, batch_size: int | None) -> tuple[Tensor, ...]:
 def _outputs(
     layer: nn.BatchNorm1d, inputs: Tensor, batch_size: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the outputs in training mode, gamma and b in float64; the layer does not change."""
+    """Return the outputs of a batch norm layer in training mode, its gamma and its b."""
     twin = copy.deepcopy(layer).double().train()
     outputs = torch.cat([twin(batch) for batch in _batches(inputs, batch_size)])
     return outputs, twin.weight.detach(), twin.bias.detach()

@@ -320,7 +320,7 @@ def theorem(numbers: Numbers) -> Finding:
     figure="guarantees",
 )
 def pairs(numbers: Numbers) -> Finding:
-    """Refute the claim if a network exceeds the certified bound, else compare the powers.
+    """Refute the claim if a network exceeds the certified bound, else compare the printed powers.
 
     The verdict is open if the bound is missing at some sizes, or falls more slowly than printed.
     """

@@ -85,7 +85,7 @@ class FieldNetworks:
         weight_decays: Sequence[float],
         **recipe: Any,
     ) -> SweepConfig:
-        """Return a sweep like that of `config`, on the given data with this choice of samples."""
+        """Return a sweep like that of `config`, but on `data` and the samples in `selection`."""
         thirds = (1 / 3, 2 / 3)  # the learning rate falls to a tenth after each third
         return SweepConfig(
             data=data,

@@ -154,7 +154,7 @@ def slopes(
 
 
 def within(name: str, values: BySeed, reach: float) -> Part:
-    """Return a part that claims that a difference lies between `-reach` and `reach`.
+    """Return a part of a claim: that a difference lies between `-reach` and `reach`.
 
     Args:
         name: what differs, in words.
@@ -185,7 +185,7 @@ def of_the_source(finding: Finding, numbers: Numbers, *, universal: bool = False
 
 
 def ideal_study(rows: Sequence[Row], **config: Any) -> dict[str, Any]:
-    """Return numbers of a study as if the networks were those of its source, for tests."""
+    """Return `rows` as the results of a study on the networks of its source, for tests."""
     seeds = sorted({int(row["seed"]) for row in rows})
     return {
         "config": {**config, "networks": {"source": True}},

@@ -248,7 +248,7 @@ def deep(numbers: Numbers, least: int, **match: Any) -> list[Row]:
 
 
 def above_half(event: str, rows: Sequence[Row], happened: Any) -> Part:
-    """Return a part that claims that an event happens in more than half of the runs.
+    """Return a part of a claim: that an event happens in more than half of the runs.
 
     Args:
         event: the event as a clause, such as "runs end below the simplex ETF".
@@ -322,6 +322,6 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
     code="nclab_papers.sukenik2024.depth.below_etf",
 )
 def below_the_etf(numbers: Numbers) -> Finding:
-    """Require an objective below the simplex ETF in more than half of the runs."""
+    """Require an objective below that of the simplex ETF in more than half of the runs."""
     rows = deep(numbers, DEEP - 1, kind="linear", loss="cross_entropy")
     return judge_effects([above_half("runs end below the simplex ETF", rows, below_etf)])

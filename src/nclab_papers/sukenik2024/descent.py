@@ -130,7 +130,7 @@ def evaluate(model: Model, factors: Factors, decay: Tensor) -> Evaluation:
 def descend(
     model: Model, starts: Sequence[Factors], decays: Sequence[float], steps: int
 ) -> list[EndState]:
-    """Run gradient descent with momentum from every start, with one weight decay for each."""
+    """Run descent with momentum from every start, each with its weight decay; return end states."""
     factors = [torch.stack(parts) for parts in zip(*starts, strict=True)]
     decay = torch.tensor(decays, dtype=torch.float64)
     ends: dict[int, EndState] = {}

@@ -75,7 +75,7 @@ def falling_with_decay(power: float) -> Change:
 
 
 def collapse_of_adamw(numbers: Numbers) -> Numbers:
-    """Return the numbers with collapsed networks for AdamW, which contradict a claim."""
+    """Set NC0 to NC3 of the AdamW networks to 1e-6, to contradict that they cannot collapse."""
     return reduce(
         lambda result, name: change_where("networks", name, 1e-6, optimizer="adamw")(result),
         ("nc0", "nc1", "nc2", "nc3"),

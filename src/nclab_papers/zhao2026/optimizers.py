@@ -47,7 +47,7 @@ ADAPTIVE = ("adam", "adamw", "signum")
 MARGIN = 0.1
 """Smallest difference of interest of base-10 logarithms: a factor of 1.26."""
 CELL = ("rate", "classes", "data")
-"""Columns that define a cell, besides optimiser, weight decay and seed."""
+"""Columns that define a cell of comparable networks, besides optimiser, weight decay and seed."""
 NO_MOMENTUM = "sgd without momentum"
 
 

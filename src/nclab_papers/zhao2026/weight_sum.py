@@ -112,7 +112,7 @@ def gather_necessary(preset: str) -> dict[str, Any]:
     code="nclab.metrics.nc0_weight_mean",
 )
 def nc0_necessary(numbers: Numbers) -> Finding:
-    """Require that NC0 is at most the distance from the class means, and sometimes nearly equal."""
+    """Require that NC0 is at most the distance from the class means, and once nearly equal."""
     finding = with_hand_check(judge_statement)(numbers)
     if finding.verdict is Verdict.HOLDS and numbers["tightest"] < 0.9:
         ratio = number(numbers["tightest"])

@@ -52,7 +52,7 @@ LOSSES: Mapping[str, str] = {
 }
 """Names of the losses in tables and pictures."""
 CELL = ("data", "classes", "weight_decay")
-"""Columns that define a cell, besides loss and seed."""
+"""Columns that define a cell of comparable networks, besides loss and seed."""
 SMOOTHING_CASES = {
     "quick": ((4, 0.01, 0.1), (3, 0.05, 0.2)),
     "paper": ((4, 0.01, 0.1), (3, 0.05, 0.2), (10, 0.001, 0.1), (10, 0.005, 0.05), (6, 0.02, 0.3)),
@@ -201,7 +201,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
 
 
 def gap_error(row: Row) -> float | None:
-    """Return log10 of the measured gap divided by the predicted gap; 10 if one is not positive."""
+    """Return log10 of (measured gap / predicted gap); 10 if one of the gaps is not positive."""
     if row["gap"] is None or row["predicted_gap"] is None:
         return None
     measured, predicted = float(row["gap"]), float(row["predicted_gap"])
@@ -282,7 +282,7 @@ def smoothed_gap(classes: int, decay: float, smoothing: float) -> float:
 
 
 def gather_smoothing(preset: str) -> dict[str, Any]:
-    """Compare the gap under label smoothing with that of cross-entropy at a larger weight decay."""
+    """Compare logit gaps: with label smoothing, and without it at a larger weight decay."""
     with one_thread():
         rows = [
             {
@@ -308,7 +308,7 @@ def gather_smoothing(preset: str) -> dict[str, Any]:
     code="nclab.theory.targets.closed_forms.simplex_gap",
 )
 def smoothing_is_decay(numbers: Numbers) -> Finding:
-    """Require that the gap with smoothing equals that without it at a larger weight decay."""
+    """Require that label smoothing and a larger weight decay without it give equal logit gaps."""
     rows = numbers["rows"]
     error = max(abs(row["found"] - row["shifted"]) / abs(row["found"]) for row in rows)
     moved = min(abs(row["found"] - row["alone"]) / abs(row["found"]) for row in rows)
