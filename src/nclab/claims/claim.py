@@ -69,7 +69,7 @@ MARKS_AND_TONES = {
 }
 """Symbol and tone (good, fair, bad or open) of every verdict."""
 DECIDED = frozenset({Verdict.REPRODUCED, Verdict.CONTRADICTED, Verdict.NO_EFFECT})
-"""Verdicts of empirical results that an interval decides."""
+"""Verdicts that count as a decision on an empirical result."""
 STYLES = {"good": "green", "fair": "yellow", "bad": "red", "open": "dim"}
 """Terminal style of every tone; the pages of a report define their colours in a style sheet."""
 

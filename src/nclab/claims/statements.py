@@ -159,7 +159,7 @@ def with_hand_check(judge: Judge) -> Judge:
 
 
 def describe(sentence: str, numbers: Numbers, **more: str) -> str:
-    """Replace each {name} in a sentence by the number of this name, with four digits, or a word.
+    """Return a sentence in which every {name} is replaced by its number (four digits) or word.
 
     >>> describe("{cases} cases, error {error}; {end}", {"cases": 3, "error": 1 / 3}, end="none")
     '3 cases, error 0.3333; none'

@@ -110,7 +110,7 @@ class JobList:
     """Indices of jobs that no worker has."""
     results: dict[int, JobResult] = field(default_factory=dict)
     losses: Counter[int] = field(default_factory=Counter)
-    """Number of times that each job was lost."""
+    """Number of times that each job was lost because its process or machine died."""
 
     @property
     def unfinished(self) -> int:

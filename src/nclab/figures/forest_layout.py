@@ -69,7 +69,7 @@ def lay_out_forest(panel: Forest) -> tuple[list[ForestRow], list[MarginBand], fl
 
 
 def _scale(group: Effects) -> float:
-    """Return the effect that is drawn at the edge of the plot for a group of rows.
+    """Return the size of an effect that reaches the edge of the plot, for a group of rows.
 
     The edge is the largest absolute value in the group, or its margin if that is larger.
 

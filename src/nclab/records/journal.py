@@ -425,7 +425,7 @@ class JournalWriter:
         return RecordError(self._refusal)
 
     def before_step(self, step: int) -> tuple[int, int]:
-        """Return the number of bytes before a step, and the number of records from this step on.
+        """Return how many bytes the journal has before a step, and how many records from it on.
 
         The record that ends the run is not counted.
         """

@@ -102,8 +102,8 @@ class Work(NamedTuple):
     moments: Array
     """Mean and 1 / sigma of every neuron over the batch, (layers, 2, width)."""
     decays: Array
-    """Weight decay of all other parameters (row 0) and of the classifier's bias (row 1), (2, 2).
-    Column 0 times a parameter is added to the gradient. Column 1 multiplies the parameter."""
+    """(2, 2) factors of weight decay: row 1 for the classifier's bias, row 0 for everything else.
+    Column 0 times a parameter is added to its gradient; column 1 multiplies the parameter."""
     corrections: Array
     """Adam's rate / (1 - beta1^t) and sqrt(1 - beta2^t) for every step, (steps, 2)."""
 

@@ -200,7 +200,7 @@ class Decay(NamedTuple):
 
 
 def decays_of(state: State, recipe: Recipe, *, rate: float, weight_decay: float) -> list[Decay]:
-    """Return the decay of all other parameters, then that of the classifier's bias.
+    """Return two decays: of all parameters but the classifier's bias, and of this bias.
 
     The bias is the last part of the flat vectors.
     """

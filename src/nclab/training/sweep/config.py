@@ -177,7 +177,7 @@ class RunPlan:
 
     @property
     def name(self) -> str:
-        """Readable name that is unique by a hash of the configuration."""
+        """Readable name of the run; a hash of the configuration makes it unique."""
         shape, recipe = self.config["shape"], self.config["recipe"]
         parts = (
             self.config["data"]["label"],

@@ -26,7 +26,7 @@ SLICE = 8192
 """Number of rows in one forward pass."""
 NOT_THE_LAST = "the classifier does not read this layer"
 NOT_FIELDS = ("kind", "label", "digest", "test_digest", "selection")
-"""Entries of the stored configuration of data that do not set a field of the data set's class."""
+"""Entries of a stored data configuration that are not fields of the class of the data set."""
 
 
 class MemberMeasurement(NamedTuple):
