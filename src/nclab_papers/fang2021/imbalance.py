@@ -304,7 +304,7 @@ def minority_cosine_at(large: int, small: int, size: float, ratio: float) -> flo
 
 
 def gather_thresholds(preset: str) -> dict[str, Any]:
-    """Compute critical imbalances, and run descent just below and just above them."""
+    """Return critical imbalances, and minority cosines after descent just below and above them."""
     rows = []
     with one_thread():
         for large, small, size in MODELS[preset]:

@@ -287,7 +287,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
 
 
 def _reductions(preset: str) -> Numbers:
-    """Run plain descent at rate 5 on the summed and on the mean loss, at several start scales."""
+    """Return how descent at rate 5 ends on the summed and on the mean loss, by start scale."""
     reductions: tuple[Reduction, ...] = ("sum", "mean")
     numbers: dict[str, Any] = {reduction: [] for reduction in reductions}
     for reduction, scale in product(reductions, (1e-12, 1e-8, 1e-2, 0.1)):

@@ -483,12 +483,12 @@ ONE_SEED = "published results of one seed"
 
 
 def in_figure(change: Change) -> Change:
-    """Apply a change of Figure 3.3 to the part "fig33" of results on the author's data."""
+    """Return a change that applies `change` to the part "fig33" of results on the author's data."""
     return lambda numbers: {**numbers, "fig33": change(numbers["fig33"])}
 
 
 def in_figure_case(case: Case) -> Case:
-    """Apply a case of Figure 3.3 to the part "fig33" of results on the author's data."""
+    """Return a test case that applies `case` to part "fig33" of results on the author's data."""
     return lambda claim, numbers: {**numbers, "fig33": case(claim, numbers["fig33"])}
 
 

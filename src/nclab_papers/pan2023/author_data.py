@@ -289,7 +289,7 @@ def later_grows(numbers: Numbers) -> Finding:
     fig31.norm_helps_decay,
 )
 def later_norm_helps_decay(numbers: Numbers) -> Finding:
-    """Judge how much collapse grows per decade of weight decay."""
+    """Judge how collapse grows with weight decay, with batch norm before the classifier."""
     rows: list[Row] = of_design(numbers, "later")["rows"]
     slopes = trained.decade_slopes(rows, trained.degree, norm="affine")
     name = "slope of collapse with batch norm before the classifier"

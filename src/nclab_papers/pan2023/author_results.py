@@ -37,7 +37,7 @@ from nclab_papers.pan2023.networks import COSINE_MARGIN, DECAY_AXIS, DECAY_COLUM
 
 NAME = "pan2023_author_results"
 FILES = ("pan_imagenet32.csv", "results")
-"""Table of the results, or the folder of text files that the author published."""
+"""Searched names of the published results: a table, or the author's folder of text files."""
 RESULTS = 21
 FIELDS = {
     "loss": r"^Loss: (\S+)$",

@@ -224,7 +224,7 @@ def _along_layers(
 def _measured(numbers: Numbers, *fields: str) -> tuple[list[tuple[Row, list[Row]]], int]:
     """Return converged networks with their layers, and the number of networks left out.
 
-    Networks are left out if one of the fields is None in a layer.
+    Networks are left out if one of `fields` is None in a layer.
     """
     layers = group(numbers["rows"], "weight_decay", "seed")
     complete, skipped = [], 0

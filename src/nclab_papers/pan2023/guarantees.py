@@ -169,7 +169,7 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 INTRA = ("thesis_intra_lower", "intra_lower", "true_intra")
 INTER = ("thesis_inter_upper", "inter_upper", "true_inter")
-"""Fields of `curve_row` with the intra-class and inter-class cosines, one for each of `STYLES`."""
+"""Fields of `curve_row` with inter-class cosines (`INTRA`: intra-class), one for each style."""
 
 
 def pictures(numbers: Numbers) -> list[Picture]:

@@ -320,9 +320,10 @@ def theorem(numbers: Numbers) -> Finding:
     figure="guarantees",
 )
 def pairs(numbers: Numbers) -> Finding:
-    """Refute the claim if a network exceeds the certified bound, else compare the printed powers.
+    """Refute the claim if a network exceeds the certified bound on pairs.
 
-    The verdict is open if the bound is missing at some sizes, or falls more slowly than printed.
+    Otherwise compare the powers of epsilon and delta in the bound with the printed ones. The
+    verdict is open if the bound is missing at some sizes, or falls more slowly than printed.
     """
     rows, grid, beyond = numbers["rows"], numbers["grid"], numbers["beyond"]
     if any(row["certified"] is None for row in (*rows, *grid)):

@@ -250,7 +250,7 @@ def picture(
     columns: int = 2,
     **options: Any,
 ) -> list[Picture]:
-    """Return a picture of mean values against a column, or none if no network counts.
+    """Return a list with a picture of mean values against a column; empty if no network counts.
 
     Args:
         along: column on the horizontal axis.

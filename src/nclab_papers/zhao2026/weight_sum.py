@@ -56,7 +56,7 @@ def _sides(weight: Tensor, means: Tensor) -> tuple[float, float]:
 
 
 def _adversary(weight: Tensor, means: Tensor) -> Tensor:
-    """Return a classifier after gradient ascent on NC0 divided by the distance of `_sides`."""
+    """Return a classifier made by gradient ascent on NC0 / (distance from the class means)."""
     centred = means - means.mean(0)
     means_unit = centred / centred.norm()
     adversary = weight / weight.norm()
