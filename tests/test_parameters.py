@@ -8,6 +8,7 @@ from tests.test_imports import modules
 
 MOST = 8
 REASONS = {
+    "nclab.claims.claim.claim": "decorator whose parameters are the fields of a claim",
     "nclab.cli.*.command": "every parameter is an option with its help text",
     "nclab.measurement.arrays.measure_features": "public function with independent options",
     "nclab.measurement.shards.measure_shards": "public function with independent options",

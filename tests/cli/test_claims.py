@@ -20,7 +20,7 @@ def test_a_short_list_shows_the_statements() -> None:
     printed = " ".join(call("claims", "pan2023/lemma-2.4.6").out.split())
     assert "pan2023, Lemma 2.4.6: If w, of norm at most β," in printed
     assert "printed: w · h̄ ≤ c/α + 4β(ε/(αβ))^(1/3), and since ‖w‖ ≤ β and ‖h̄‖ ≤ 1" in printed
-    assert "correct: The first, where 1/N ∑ᵢ ‖hᵢ‖ ≥ α − ε/β" in printed
+    assert "correct: The first inequality holds if 1/N ∑ᵢ ‖hᵢ‖ ≥ α − ε/β" in printed
 
 
 def test_a_prefix_of_ids_as_json() -> None:

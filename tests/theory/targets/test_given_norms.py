@@ -40,7 +40,7 @@ def test_between_two_solved_optima(biased: bool) -> None:
 
 
 def test_expensive_paths_raise() -> None:
-    with pytest.raises(DataError, match="at most 100 different counts"):
+    with pytest.raises(DataError, match="at most 100 different class counts"):
         TargetPath(tuple(range(1, 103)), False)
     with pytest.raises(DataError, match="at most"):
         target_path((3.0, 2.0, 1.0), False).at(1e6)

@@ -141,7 +141,7 @@ def test_members_at_different_epochs_raise() -> None:
     saved = fleet.tensors(0)
     fleet.train_epoch()
     fleet.load(0, saved, 0)
-    with pytest.raises(NclabError, match=r"one epoch, got \[0, 1\]"):
+    with pytest.raises(NclabError, match=r"same epoch, got epochs \[0, 1\]"):
         fleet.train_epoch()
 
 

@@ -200,7 +200,7 @@ def sharp_holds(
 def intra_lower(inputs: NormsAndLoss, alignment: float) -> IntraBound:
     r"""Return a lower bound on the intra-class cosine of every class.
 
-    $$\mathrm{intra}_c \ge \rho^{*2}\ \text{if sharp\_holds},\quad
+    $$\mathrm{intra}_c \ge \rho^{*2}\ \text{if the sharp form holds},\quad
     \text{else } \max\bigl(R^2, (2\rho^{*2}-1)_+^2\bigr)$$
 
     R is the largest number such that every class whose features have a mean cosine below R with
