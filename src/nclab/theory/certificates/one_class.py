@@ -236,7 +236,7 @@ def class_intra_lower(
 ) -> FloatArray:
     r"""Return a lower bound on the intra-class cosine of each class from the loss of that class.
 
-    $$\mathrm{intra}_c \ge \rho_c^2\ \text{if sharp\_holds, else } R_c^2$$
+    $$\mathrm{intra}_c \ge \rho_c^2\ \text{if the sharp form holds, else } R_c^2$$
 
     $R_c$ is the smallest mean cosine of features and row that the loss of class c allows, see the
     module docstring with $p = \alpha_c\beta_c$.

@@ -135,7 +135,7 @@ def curvature_reachable(inputs: NormsAndLoss) -> float:
 
     No larger constant is possible in this proof.
 
-    $$\lambda = \min_s \varphi''(s)\ \text{for } s \text{ in the score\_range}$$
+    $$\lambda = \min_s \varphi''(s)\ \text{for } s \text{ in the range of the scores}$$
 
     Source: pan2023, Thm 2.3.1 (proof)
     Range: (0, 1/4].

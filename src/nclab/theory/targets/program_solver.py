@@ -66,7 +66,10 @@ def lower_bound(program: Program, point: LogitPoint) -> float:
 
 
 def _feasible(program: Program, blocks: GradientBlocks) -> float:
-    """Reduce the norm of a gradient to at most t; return the best lower bound that it gives."""
+    """Return the best lower bound on the optimum that the gradient of the loss at a point proves.
+
+    The dual needs a gradient whose spectral norm is at most t; larger gradients are shrunk.
+    """
     left, values, right = torch.linalg.svd(blocks.common)
     t = program.weight
     largest = max(float(values.max()), float(blocks.within.max()), 1e-300)
