@@ -174,7 +174,7 @@ def unchanged(claim: Claim, numbers: Numbers) -> Numbers:
 
 
 def changed(change: Change) -> Case:
-    """Return a function for `Attacks.wrong_code` that changes the ideal numbers."""
+    """Return a function for `Attacks.wrong_code` that applies `change` to the ideal numbers."""
     return lambda claim, numbers: change(numbers)
 
 

@@ -63,7 +63,7 @@ def command(
     if file is not None:
         options = (*numbers.values(), classes, counts, bias_norm or None)
         if any(option is not None for option in options):
-            raise DataError("Expected FILE alone, or --classes with numbers, got both.")
+            raise DataError("Expected either FILE, or --classes with loss and norms, got both.")
         certificate = _of_file(file, head, delta)
     elif head is not None:
         raise DataError("Expected --head only together with FILE, got it alone.")

@@ -140,7 +140,7 @@ class _Tasks:
             self._running[self._task.remote(order, *self._arguments)] = index
 
     def _handle(self, stream: Any, index: int) -> None:
-        """Handle the next message of a task."""
+        """Take the next message of a task: report its progress, or store its result or error."""
         job = self._work.jobs[index]
         try:
             kind, content = ray.get(next(stream))

@@ -519,7 +519,7 @@ def input_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
 
 
 def output_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
-    """Return the output of a call as a layer, named after the outermost module that returned it."""
+    """Wrap the output of a call as a layer; its name is the outermost module that returned it."""
     makers = _makers(call.target_identity, calls)
     maker = max(makers, key=lambda maker: maker.left) if makers else call
     number = f"#{maker.index + 1}" if maker.index else ""

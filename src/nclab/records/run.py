@@ -332,7 +332,7 @@ class Run:
         self._write_state(summary["state"], **why, journal_length=self._journal.length)
 
     def _forget_end(self) -> None:
-        """Mark the run as running before its journal becomes shorter."""
+        """Mark the run as running again, before lines are cut off its journal."""
         with contextlib.suppress(NclabError):  # for example a full disk; the state is not a result
             self._write_state("running")
 

@@ -31,8 +31,8 @@ ROWS_PER_CLASS = 8
 CLASS_BLOCK = 256
 """Number of classes that are compared with all later classes at a time."""
 DISTANCE_MARGIN, ANGLE_MARGIN = 1e-6, 1e-4
-"""Amounts by which `Centres.certain_radii` reduces radii for safety, far above float64 rounding:
-relative to the distance of two means, and in radians for the angle of two directions."""
+"""Safety margins that `Centres.certain_radii` subtracts from its radii, far above float64 rounding.
+The first is a fraction of the distance between two means, the second an angle in radians."""
 OTHER_DATA = 0.01
 """A second pass is rejected if its features differ from those of the first pass by more than this,
 relative to their size."""

@@ -57,7 +57,7 @@ class WorstCaseProblem:
     """Number of classes with `per_class` samples, starting at class 0. The other classes have one
     sample with the same total weight."""
     labels: NDArray[np.intp]
-    """Class of every feature, a row of H."""
+    """Class of each row of H; a row is one feature vector."""
     weights: FloatArray
     """Weight of every feature in a mean over samples."""
 

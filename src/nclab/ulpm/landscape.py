@@ -314,7 +314,7 @@ def escape(problem: Problem, theta: Array, *, angle: float = 0.01) -> Escape | N
 
 
 def along_circle(theta: Array, direction: Array, angle: float) -> Array:
-    """Return the point that a great circle from `theta` in a unit direction reaches at an angle."""
+    """Follow the great circle from `theta` in a unit direction by an angle; return its end."""
     radius = math.sqrt(square_norm(theta))
     return math.cos(angle) * theta + (math.sin(angle) * radius) * direction
 

@@ -74,7 +74,7 @@ def run(
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Any]:
-    """Return the metrics of the four cases, and of every layer of the classifier."""
+    """Return two tables: metrics of four sets of features, and of every layer of a network."""
     return [
         "Four cases, from exact collapse to none:",
         metric_table(list(numbers["cases"].values()), titles=list(numbers["cases"])),

@@ -299,7 +299,10 @@ def held_out(times: Sequence[float], values: Sequence[float], law: str) -> float
 
 
 def advantage(times: Sequence[float], values: Sequence[float]) -> float:
-    """Return `held_out` for a power of log t, minus the largest `held_out` of the other laws."""
+    """Return how much better a power of log t predicts held-out points than the best other law.
+
+    It is the difference of their log likelihoods, see `held_out`.
+    """
     claimed, *others = (held_out(times, values, law) for law in LAWS)
     return claimed - max(others)
 

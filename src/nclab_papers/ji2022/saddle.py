@@ -133,10 +133,11 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
 
 
 def example_multipliers() -> Array:
-    """Return the KKT multipliers of the point, one for each sample (row) and class (column).
+    """Return the KKT multipliers of Example 3.1, one for each sample (row) and class (column).
+
+    They belong to the point at scale 1/sqrt(2), where its margin is 1.
 
     Source: ji2022, Eq. (8)
-    Range: scale 1/sqrt(2), where the point has margin 1.
 
     >>> example_multipliers()[0].tolist()
     [0.0, 0.0, 0.5, 0.5]

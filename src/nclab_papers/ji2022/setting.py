@@ -87,9 +87,9 @@ def eq_1(numbers: Numbers) -> Finding:
     ),
 )
 def def_2_1(preset: str) -> Numbers:
-    """Measure errors of the Gram matrices of simplex ETFs as defined, with random orthogonal Q.
+    """Build simplex ETFs by Definition 2.1 with random orthogonal Q; measure their Gram matrices.
 
-    The error is the difference from the exact Gram matrix. Also measure the error of
+    The error is the difference from the Gram matrix of a simplex ETF. Also measure the error of
     `simplex_etf`, and how far the defined matrices are from symmetric.
     """
     rng = np.random.default_rng(0)

@@ -30,8 +30,8 @@ from nclab_papers.pan2023 import networks as trained
 SMALL = 0.05
 """Largest e that counts as small: a cosine of 0.05, or 5 % of the samples."""
 CONVERGED, PERFECT = "accuracy 0.99 or more", "accuracy 1"
-"""Two readings of the networks that the conjectures are about: networks of "perfect accuracy" in
-3.1.1 and 3.2.2, and networks that converged in 3.2.1."""
+"""Networks that a conjecture is about, in two readings. Conjecture 3.2.1 speaks of networks that
+converged, 3.1.1 and 3.2.2 of networks with "perfect accuracy"."""
 TITLES = {
     "3.1.1": "3.1.1: grows with weight decay",
     "3.2.1": "3.2.1: sharpens with depth",

@@ -276,7 +276,7 @@ def falls_without_norm(numbers: Numbers) -> Finding:
     code="nclab_papers.pan2023.networks.degree",
 )
 def norm_helps_decay(numbers: Numbers) -> Finding:
-    """Judge how much collapse grows per decade of weight decay, for both kinds of batch norm."""
+    """Require that collapse grows with weight decay, with affine and with plain batch norm."""
     return trained.with_centred(partial(_slopes, norms=("affine", "plain")), numbers)
 
 

@@ -25,7 +25,7 @@ from nclab.theory.certificates.regularised import regularised_optimum
 from nclab_papers.pan2023 import networks as trained
 
 LOG_NORM = 0.01
-"""Smallest change of interest of log10 of a norm, per factor of ten in weight decay."""
+"""Smallest change of log10(norm) that matters when weight decay grows by a factor of ten."""
 POINTS = 40
 """Number of weight decays at which the curves of the optimum are computed."""
 OPTIMUM, GUARANTEED = 1, 2

@@ -228,7 +228,10 @@ def norm_range(inputs: NormsAndLoss) -> tuple[float, float]:
 
 
 def _end(inputs: NormsAndLoss, outside: float) -> float:
-    """Return the end, towards `outside`, of the range of squared norms; it is rounded outwards."""
+    """Return the squared norm closest to `outside` that the loss allows.
+
+    The search starts at the product of the norms; the result is rounded outwards.
+    """
     inside = inputs.product
     for zoom in range(COARSE):
         a = np.linspace(inside, outside, POINTS)

@@ -109,7 +109,7 @@ def class_alignment_lower(
 
 
 def _needed(p: FloatArray, inputs: NormsAndLoss, k: int) -> FloatArray:
-    """Return the smallest mean score of k classes whose norms have product p, at the given loss."""
+    """Return the smallest mean score of k classes that the loss allows; p is their norm product."""
     classes, product = inputs.num_classes, inputs.product
     reach = _bias_reach(inputs, k)
     even = g_inverse(inputs.loss, classes)

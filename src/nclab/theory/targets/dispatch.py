@@ -85,7 +85,7 @@ def target(
 
 
 def target_of(setting: Setting, solution: Solution) -> Target:
-    """Return the target with the Gram matrices of W and H, from a setting and its solution."""
+    """Build the target, including the Gram matrices of W and H, from a setting and its solution."""
     share = _share(setting, solution)
     penalised = setting.weight_decay is not None
     return Target(

@@ -261,9 +261,9 @@ class TargetPath:
 
 
 def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:
-    """Return `common` and `lift` (see `LogitPoint`) of the Gram matrices of classifier and means.
+    """Return the Gram matrices of classifier and means, each by groups of classes of equal size.
 
-    No C x C matrix is formed.
+    Each consists of the entries between groups and the excess of the diagonal, as in `LogitPoint`.
     """
     left, values, right = torch.linalg.svd(point.rooted(program))
     lift = point.lift * program.roots  # singular values on vectors that sum to 0 in a group

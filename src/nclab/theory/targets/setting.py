@@ -276,7 +276,7 @@ def _targets(values: Any, num_classes: int, loss: str) -> Tensor | None:
     if values is None:
         return None
     if loss != "cross_entropy":
-        raise DataError(f"Expected soft targets with loss cross_entropy, got {loss}.")
+        raise DataError(f"Expected loss cross_entropy for soft targets, got {loss}.")
     targets = _as_tensor(values, "targets as a matrix of numbers")
     if targets.shape != (num_classes, num_classes):
         raise DataError(
