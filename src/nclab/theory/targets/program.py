@@ -58,7 +58,7 @@ class Program:
 
     @property
     def scale(self) -> Tensor:
-        """(G, G) factors of the logits between groups in the matrix with the penalised nuclear norm."""
+        """(G, G) factors of the logits between groups in the matrix whose nuclear norm counts."""
         return torch.outer(self.sizes, self.metric * self.sizes).sqrt()
 
     @property
