@@ -348,7 +348,7 @@ def _extract_tensors(value: Any, tensors: "dict[str, Tensor]") -> Any:
 
 
 def _insert_tensors(value: Any, tensors: "Mapping[str, Tensor]") -> Any:
-    """Return the value with tensors in place of their placeholders."""
+    """Return the value, with each placeholder replaced by its tensor."""
     if isinstance(value, dict):
         if set(value) == {_TENSOR} and isinstance(value[_TENSOR], str):
             return tensors[value[_TENSOR]]

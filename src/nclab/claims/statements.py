@@ -95,7 +95,7 @@ def holds_if(
 
 
 def describe_tally(numbers: Numbers) -> str:
-    """Describe the counts of a tally in words.
+    """Return in words how many data sets violate an inequality, and the smallest slack.
 
     >>> describe_tally({"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5})
     'no failure in 900 data sets, smallest slack 0.5'

@@ -15,7 +15,7 @@ ZERO_LINE = (0.2, 0.6)
 _THINNEST_MARGIN = 0.004
 """Smallest half width of a drawn margin; a narrower margin would be invisible."""
 _ROW_DISTANCE, _HOLLOW_DISTANCE = 1.9, 1.5
-"""Vertical distance from a row to the next filled row, and to a hollow row that belongs to it."""
+"""Vertical distances: to the next filled row, and to the hollow row of the same effect."""
 HOLLOW_LABEL = "here"
 """Label of a hollow row, which shows the result of the user's own runs."""
 

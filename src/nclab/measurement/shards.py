@@ -248,7 +248,7 @@ class ReadPart(NamedTuple):
     """The sums of one worker over its files in one pass."""
 
     bad: dict[str, str]
-    """File that cannot be read -> why."""
+    """Reason by file, for the files that cannot be read."""
     sums: dict[str, State]
     """Sums as a `LayerStream` returns them."""
 

@@ -303,7 +303,7 @@ def judge_slopes(
 
 
 def _stance(rows: Sequence[Row], quantities: Mapping[str, str | Value], margin: float) -> Finding:
-    """Return whether some of the published results support a sentence, with the slopes."""
+    """Return whether the slopes of these published results support a sentence."""
     slopes = {name: slopes_of(rows, value) for name, value in quantities.items()}
     verdict = stance_of(slopes, margin)
     clauses = []

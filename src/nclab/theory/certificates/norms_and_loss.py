@@ -159,7 +159,7 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
     shift = bias_shift(inputs)
 
     def above(steps: FloatArray) -> NDArray[np.bool_]:
-        """Whether a class score of alpha * beta + step needs more loss than allowed, per step."""
+        """Return for each step whether a class score of alpha * beta + step exceeds the loss."""
         one_class = g_rise(steps, classes, product)
         other_classes = g_rise(-steps / (classes - 1), classes, product)
         return np.asarray((one_class + (classes - 1) * other_classes) / classes > inputs.excess)
